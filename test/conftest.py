@@ -207,4 +207,4 @@ def no_compilation_goes_on(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.fixture
 def channels_last(monkeypatch: pytest.MonkeyPatch) -> None:
     """Gives every convolution for a GPU channels last, which Lamina's kernels need, however small it is."""
-    monkeypatch.setattr(layout, "cheapest", lambda function, calls, gpu: calls)
+    monkeypatch.setattr(layout, "channels_last_calls", lambda function, calls, gpu: calls)

@@ -7,7 +7,7 @@ from typing import Any
 
 from lamina.core.gpu import Gpu
 from lamina.core.program import Call, Ref
-from lamina.core.program_needs import fixed
+from lamina.core.program_needs import require_number
 from lamina.core.sizes import Size, SizeLike
 
 _LEAST = 16  # least rows and columns of a tensor core operand
@@ -66,7 +66,7 @@ def tensors(call: Call) -> tuple[Ref, ...]:
 
 def sizes(ref: Ref) -> tuple[int, ...]:
     """Returns a tensor's sizes as numbers. Raises CompileError for a symbolic one."""
-    return tuple(fixed(n, "a kernel") for n in ref.shape)
+    return tuple(require_number(n, "a kernel") for n in ref.shape)
 
 
 def strides(ref: Ref) -> tuple[SizeLike, ...]:
@@ -75,6 +75,6 @@ def strides(ref: Ref) -> tuple[SizeLike, ...]:
     return tuple(0 if n == 1 else s for n, s in zip(ref.shape, ref.strides, strict=True))
 
 
-def power(n: int) -> int:
+def tensor_core_size(n: int) -> int:
     """Returns the least power of two that is no less than n and 16, the least that tensor cores take."""
     return max(_LEAST, 1 << math.ceil(math.log2(n)))

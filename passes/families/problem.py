@@ -14,7 +14,7 @@ from lamina.schedules.text import KernelSchedule
 from ..ir.locations import op_word
 from .choice import LIBRARY, Choice
 from .launches import Source
-from .surroundings import plain_name, reader, strides_of
+from .surroundings import only_reader, plain_name, strides_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -59,7 +59,7 @@ class Problem(Protocol):
         callee = op_word(ir.StringAttr(self.ops[0].attributes["callee"]).value)
         shapes = " by ".join("x".join(map(str, ir.RankedTensorType(v.type).shape)) for v in self.factors)
         count = f"{len(self.ops)} x " if len(self.ops) > 1 else ""
-        return surrounded(self, f"{count}{callee} {shapes}")
+        return describe_with_groups(self, f"{count}{callee} {shapes}")
 
     @property
     def reference(self) -> Choice:
@@ -88,7 +88,7 @@ class Problem(Protocol):
         return
 
 
-def surrounded(problem: Problem, calls: str) -> str:
+def describe_with_groups(problem: Problem, calls: str) -> str:
     """Returns the description of a problem's calls with the names of the groups around them."""
     first = "".join(f"{plain_name(op)}, then " for op in problem.before if op.name == "graph.group")
     return f"{first}{calls}{'' if problem.group is None else f' and {plain_name(problem.group)}'}"
@@ -108,7 +108,7 @@ class CallProblem(Problem):
     @property
     def group(self) -> ir.Operation | None:
         """The epilogue."""
-        return reader(self.op)
+        return only_reader(self.op)
 
 
 @dataclass(frozen=True)

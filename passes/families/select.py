@@ -25,8 +25,8 @@ from .grouped_products import GroupedFamily
 from .problem import Family, Problem
 from .surroundings import calls, is_open, kernels
 from .vendor.registry import ROUTINES
-from .vendor.routine import Routine, VendorCall, VendorSchedule, covers
-from .vendor.routine import take as take_vendor
+from .vendor.routine import Routine, VendorCall, VendorSchedule, covers_epilogue
+from .vendor.routine import replace_by_call as take_vendor
 
 FAMILIES: tuple[Family, ...] = (AttentionFamily(), GroupedFamily(), GemmFamily(), DirectFamily(), CustomFamily())
 """All families, in the order in which their problems are decided."""
@@ -139,7 +139,7 @@ def _vendors(problem: Problem, target: Target | None, rounds: bool) -> list[tupl
     """Returns the vendors' routines that can compute a problem, with their calls. A routine that covers the epilogue rounds only at
     its end, so it does not count if intermediate values must be rounded."""
     found = [(routine, routine.call(problem, target)) for routine in ROUTINES] if target is not None else []
-    return [(routine, call) for routine, call in found if call is not None and not (rounds and covers(call, problem))]
+    return [(routine, call) for routine, call in found if call is not None and not (rounds and covers_epilogue(call, problem))]
 
 
 def _check(op: ir.Operation) -> None:

@@ -8,7 +8,7 @@ from torch_mlir import ir
 from ..ir.extern_calls import group, memory_strides
 from ..ir.locations import fused, model_ops, op_word
 from ..ir.reading import name_of, ops_in, producer
-from ..ir.rewriting import bodies, copy_ops
+from ..ir.rewriting import copy_ops, function_bodies
 from ..space.space import Space, find_space
 from .choice import CHOICE
 
@@ -35,10 +35,10 @@ def kernels(module: ir.Module) -> list[ir.Operation]:
 
 
 def _ops(module: ir.Module, name: str) -> list[ir.Operation]:
-    return [op for block in bodies(module) for op in ops_in(block, name)]
+    return [op for block in function_bodies(module) for op in ops_in(block, name)]
 
 
-def reader(op: ir.Operation) -> ir.Operation | None:
+def only_reader(op: ir.Operation) -> ir.Operation | None:
     """Returns the group that is the only user of a call's result, unless it has a schedule of its own; else None."""
     users = {use.owner for use in op.results[0].uses}
     if len(users) != 1:

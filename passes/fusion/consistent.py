@@ -6,7 +6,7 @@ have the same bits: no approximation, and no fused multiply-add, that one of the
 
 from torch_mlir import ir
 
-from lamina.core.walks import reached
+from lamina.core.walks import reachable
 
 from ..ir.reading import nested, number_of, producer, reduced_loops
 from ..trace.materialize import Materialized
@@ -17,13 +17,13 @@ _EQUAL = (1, 6, 8, 13)  # predicates of arith.cmpf: oeq, one, ueq, une
 _EXTREMES = ("arith.maximumf", "arith.minimumf", "arith.maxnumf", "arith.minnumf")
 
 
-def compared(real: Materialized) -> set[ir.Operation]:
+def ops_before_comparisons(real: Materialized) -> set[ir.Operation]:
     """Returns the ops that compute values compared for equality, back to what is in memory, which reads the same for all; through
     maxima and minima, back to what these are of."""
     ops: set[ir.Operation] = set()
     for op in real.ops:
         if op.name == "linalg.generic" and any(map(_is_equality, nested(op, "arith.cmpf"))):
-            ops.update(reached([op], lambda o: _inlined(o, real)))
+            ops.update(reachable([op], lambda o: _inlined(o, real)))
     return ops
 
 

@@ -19,12 +19,12 @@ from ..ir.extern_calls import memory_strides
 from ..ir.generics import empty
 from ..ir.locations import fused
 from ..ir.reading import SCATTER, Generic, Untraceable, nested, producer, shape_of
-from ..ir.rewriting import bodies, copy_ops
+from ..ir.rewriting import copy_ops, function_bodies
 from ..space.space import find_space
 from ..trace.gathered import copy_gathered
 from ..trace.grouping import Group
 from ..trace.pooled_images import store_pooled
-from .consistent import CONSISTENT, compared
+from .consistent import CONSISTENT, ops_before_comparisons
 from .group_names import GroupNames
 from .group_order import in_order
 from .groups import Limits, find_groups
@@ -65,7 +65,7 @@ class Fuse(Pass):
 
     def run(self, module: ir.Module) -> None:
         """Fuses every function of the module that has a body."""
-        for block in bodies(module):
+        for block in function_bodies(module):
             if self.balance:
                 split_bias(block)
                 copy_gathered(block, Generic.read_affine)
@@ -90,7 +90,7 @@ class _GroupEmitter:
         self.block = block
         self.materialized, self.groups = find_groups(block, Limits(options.max_ops, options.max_cost, options.balance), stored)
         self.old = list(self.materialized.ops)
-        self.needed_outside, self.compared = self.materialized.needed_outside(), compared(self.materialized)
+        self.needed_outside, self.compared = self.materialized.needed_outside(), ops_before_comparisons(self.materialized)
         self.readers: dict[ir.Value, list[ir.Value]] = {}
         for node in (n for g in self.groups for n in g.nodes):
             for v in node.reads:

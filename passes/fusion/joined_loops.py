@@ -15,7 +15,7 @@ from ..ir.reading import Generic, element_of, producer, reduced_loops, shape_of
 from ..ir.reshapes import collapse
 from ..ir.rewriting import replace_op
 from ..ir.sizes import tensor_type
-from .partial_reductions import applied, clone_body, renumbered
+from .partial_reductions import clone_body, emit_combine, renumber_loops
 from .ragged_parts import terms_of
 
 _MOVES = ("tensor.pad", "tensor.extract_slice", "tensor.insert_slice", "tensor.concat")
@@ -24,7 +24,7 @@ _MOVES = ("tensor.pad", "tensor.extract_slice", "tensor.insert_slice", "tensor.c
 Map = tuple[tuple[int, tuple[tuple[int, int], ...]], ...]
 
 
-def joined(g: Generic, loops: Sequence[int]) -> tuple[Generic, dict[int, int]]:
+def join_loops(g: Generic, loops: Sequence[int]) -> tuple[Generic, dict[int, int]]:
     """Reduces adjacent loops among `loops` as one, as far as every operand's elements lie in their order. Returns the generic that
     does so, or `g`, and the new number of each of g's loops."""
     numbers = {i: i for i in range(len(g.extents))}
@@ -94,10 +94,10 @@ def _join(g: Generic, run: range, numbers: dict[int, int]) -> Generic:
     rank = len(g.extents) - len(run) + 1
     with op.location, ir.InsertionPoint(op):
         flat = _Flattener().of(terms_of(g), run)
-        maps = [[ir.AffineDimExpr.get(i) for i in range(rank)], [renumbered(e, numbers) for e in g.maps[g.inputs]]]
+        maps = [[ir.AffineDimExpr.get(i) for i in range(rank)], [renumber_loops(e, numbers) for e in g.maps[g.inputs]]]
         reduced = [r for i, r in enumerate(g.reduced) if i not in run[1:]]
         joined_op = generic(op.results[0].type, [flat, op.operands[g.inputs]], maps, rank, reduced)
-        replace_op(op, with_body(joined_op, partial(applied, combine)))
+        replace_op(op, with_body(joined_op, partial(emit_combine, combine)))
     return Generic.read(joined_op)
 
 
@@ -124,7 +124,7 @@ class _Flattener:
         for v, m in zip(g.op.operands, g.maps[: g.inputs], strict=False):
             walked = _walked(m, dims)
             inputs.append(self.of(v, range(walked[0], walked[-1] + 1)) if walked else v)
-            maps.append([renumbered(e, numbers) for d, e in enumerate(m) if d not in walked[1:]])
+            maps.append([renumber_loops(e, numbers) for d, e in enumerate(m) if d not in walked[1:]])
         rank = len(shape) - len(dims) + 1
         whole = [ir.AffineDimExpr.get(i) for i in range(rank)]
         copy = generic(type_, [*inputs, empty(type_)], [*maps, whole], rank, [False] * rank)

@@ -6,8 +6,8 @@ from torch_mlir import ir
 from lamina.core.sizes import at_most
 
 from ..ir.generics import generic
-from ..ir.reading import REDUCERS, Generic, element_type, neutral, number_of, producer, shape_of
-from .partial_reductions import clone_body, shifted
+from ..ir.reading import REDUCERS, Generic, element_type, neutral_element, number_of, producer, shape_of
+from .partial_reductions import clone_body, shift_loops
 
 Entry = tuple[int, tuple[tuple[int, int], ...]]
 
@@ -26,12 +26,12 @@ def merge_nested(block: ir.Block) -> None:
 
 def _merge(op: ir.Operation) -> ir.Operation | None:
     """Merges the reduction that `op` reads into it; returns the new op, or None if there is none."""
-    outer = reduction(op)
+    outer = read_reduction(op)
     source = op.operands[0]
     maker = producer(source)
     if outer is None or maker is None or maker.name != "linalg.generic" or len(list(source.uses)) != 1:
         return None
-    inner, combine = reduction(maker), combiner(outer)
+    inner, combine = read_reduction(maker), combiner(outer)
     if inner is None or combine is None or combiner(inner) != combine or outer.inputs != 1 or source.type != maker.results[0].type:
         return None
     if len(list(outer.block.operations)) != 2 or op.results[0].type.element_type != source.type.element_type:
@@ -44,7 +44,7 @@ def _merge(op: ir.Operation) -> ir.Operation | None:
     return _replace(inner, outer, loops)
 
 
-def reduction(op: ir.Operation) -> Generic | None:
+def read_reduction(op: ir.Operation) -> Generic | None:
     """Returns a generic with one result that reduces something; None for any other op."""
     g = Generic.read_affine(op) if len(op.results) == 1 else None
     return g if g is not None and any(g.reduced) else None
@@ -60,7 +60,7 @@ def combiner(g: Generic) -> str | None:
 
 def starts_neutral(g: Generic, combine: str) -> bool:
     """Returns whether a reduction starts with the neutral element of its combiner."""
-    return number_of(g.op.operands[g.inputs]) == neutral(combine, element_type(g.op.results[0]))
+    return number_of(g.op.operands[g.inputs]) == neutral_element(combine, element_type(g.op.results[0]))
 
 
 def _loops(inner: Generic, outer: Generic) -> list[Entry] | None:
@@ -90,7 +90,9 @@ def _replace(inner: Generic, outer: Generic, loops: list[Entry]) -> ir.Operation
     walked = [loop for m in reads for _, terms in m for loop, _ in terms]
     order = list(dict.fromkeys([*walked, *(i for i, n in enumerate(outer.extents) if not at_most(n, 1))]))
     at = {old: new for new, old in enumerate(order)}
-    maps = [[shifted((c, tuple((at[i], k) for i, k in terms if i in at)), 0) for c, terms in m] for m in (*reads, outer.maps[1])]
+    maps = [
+        [shift_loops((c, tuple((at[i], k) for i, k in terms if i in at)), 0) for c, terms in m] for m in (*reads, outer.maps[1])
+    ]
     op, ins = outer.op, list(inner.op.operands)[: inner.inputs]
     with op.location, ir.InsertionPoint(op):
         new = generic(op.results[0].type, [*ins, op.operands[1]], maps, len(order), [reduced[i] for i in order])

@@ -9,13 +9,13 @@ from torch_mlir.dialects import arith
 from lamina.core.sizes import SizeLike
 
 from ..ir.generics import empty, fill, generic, with_body
-from ..ir.reading import Generic, neutral, shape_of
+from ..ir.reading import Generic, neutral_element, shape_of
 from ..ir.reshapes import expand, sliced
 from ..ir.rewriting import copy_ops, replace_op
 from ..ir.sizes import number_attribute, tensor_type
 
 
-def cut(g: Generic, loop: int, first: SizeLike, rest: SizeLike, combine: str) -> Generic:
+def reduce_in_two(g: Generic, loop: int, first: SizeLike, rest: SizeLike, combine: str) -> Generic:
     """Reduces the first `first` iterations of a loop and the remaining `rest` by separate ops, and combines their results.
 
     combine  the op that combines two results, such as "arith.addf"
@@ -24,7 +24,7 @@ def cut(g: Generic, loop: int, first: SizeLike, rest: SizeLike, combine: str) ->
     """
     op = g.op
     type_ = ir.RankedTensorType(op.results[0].type)
-    maps = [[shifted(entry, 0) for entry in m] for m in g.maps]
+    maps = [[shift_loops(entry, 0) for entry in m] for m in g.maps]
     halves = []
     with op.location, ir.InsertionPoint(op):
         for start, length in ((0, first), (first, rest)):
@@ -36,7 +36,7 @@ def cut(g: Generic, loop: int, first: SizeLike, rest: SizeLike, combine: str) ->
         whole = [ir.AffineDimExpr.get(d) for d in range(type_.rank)]
         operands = [*(half.results[0] for half in halves), empty(type_)]
         total = generic(type_, operands, [whole] * 3, type_.rank, [False] * type_.rank)
-        replace_op(op, with_body(total, lambda a, b, _: applied(combine, a, b)))
+        replace_op(op, with_body(total, lambda a, b, _: emit_combine(combine, a, b)))
     return Generic.read(halves[0])
 
 
@@ -51,7 +51,7 @@ def slice_of_loop(v: ir.Value, m: tuple, loop: int, start: SizeLike, length: Siz
     return sliced(v, offsets, sizes, [1] * len(shape))
 
 
-def split(g: Generic, parts: dict[int, SizeLike], deferred: Sequence[int], order: Sequence[int], combine: str) -> None:
+def split_loops(g: Generic, parts: dict[int, SizeLike], deferred: Sequence[int], order: Sequence[int], combine: str) -> None:
     """Splits each loop of `parts` in two, reduces only the inner ones, and reduces the partial results by a second op.
 
     parts     for each loop to split, the iterations of the outer of the two: how many partial results there are
@@ -78,20 +78,20 @@ def split(g: Generic, parts: dict[int, SizeLike], deferred: Sequence[int], order
         partial = generic(type_, [*ins, neutral_fill(type_, combine)], maps, len(reduced), reduced)
         clone_body(op, partial)
         whole = [ir.AffineDimExpr.get(position) for position in range(len(partial_loops))]
-        result = [renumbered(entry, {i: position for position, i in enumerate(partial_loops)}) for entry in g.maps[g.inputs]]
+        result = [renumber_loops(entry, {i: position for position, i in enumerate(partial_loops)}) for entry in g.maps[g.inputs]]
         total = generic(
             op.results[0].type, [partial.results[0], out], [whole, result], len(partial_loops), [i in cuts for i in partial_loops]
         )
-        replace_op(op, with_body(total, lambda a, b: applied(combine, a, b)))
+        replace_op(op, with_body(total, lambda a, b: emit_combine(combine, a, b)))
 
 
-def shifted(entry: tuple[int, tuple[tuple[int, int], ...]], by: int) -> ir.AffineExpr:
+def shift_loops(entry: tuple[int, tuple[tuple[int, int], ...]], by: int) -> ir.AffineExpr:
     """Returns the affine expression of an indexing map's result, with `by` added to the numbers of its loops. entry: the constant
     and the (loop, factor) terms."""
-    return renumbered(entry, {i: i + by for i, _ in entry[1]})
+    return renumber_loops(entry, {i: i + by for i, _ in entry[1]})
 
 
-def renumbered(entry: tuple[int, tuple[tuple[int, int], ...]], numbers: Mapping[int, int]) -> ir.AffineExpr:
+def renumber_loops(entry: tuple[int, tuple[tuple[int, int], ...]], numbers: Mapping[int, int]) -> ir.AffineExpr:
     """Returns the affine expression of an indexing map's result, with loops renumbered. entry: see `shifted`."""
     constant, terms = entry
     out = ir.AffineConstantExpr.get(constant)
@@ -118,7 +118,7 @@ def _expand(
             results += [ir.AffineDimExpr.get(outer[loop]), ir.AffineDimExpr.get(inner[loop])]
         else:
             new_shape.append(n)
-            results.append(renumbered(entry, inner))
+            results.append(renumber_loops(entry, inner))
     if len(new_shape) == len(shape):
         return v, results
     return expand(v, new_shape, groups), results
@@ -126,7 +126,7 @@ def _expand(
 
 def neutral_fill(type_: ir.RankedTensorType, combine: str) -> ir.Value:
     """Emits a tensor filled with the neutral element of `combine`."""
-    value = number_attribute(neutral(combine, str(type_.element_type)), type_.element_type)
+    value = number_attribute(neutral_element(combine, str(type_.element_type)), type_.element_type)
     if not type_.has_static_shape:
         return fill(type_, arith.constant(type_.element_type, value))
     return arith.constant(type_, ir.DenseElementsAttr.get_splat(type_, value))
@@ -146,6 +146,6 @@ def clone_body(source: ir.Operation, target: ir.Operation) -> None:
     with_body(target, body)
 
 
-def applied(combine: str, a: ir.Value, b: ir.Value) -> ir.Value:
+def emit_combine(combine: str, a: ir.Value, b: ir.Value) -> ir.Value:
     """Emits the op `combine` on two values of one type."""
     return ir.Operation.create(combine, results=[a.type], operands=[a, b]).results[0]

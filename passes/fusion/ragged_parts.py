@@ -9,13 +9,13 @@ from torch_mlir.dialects import arith
 from lamina.core.sizes import SizeLike, maximum, minimum
 
 from ..ir.generics import empty, generic, padded, with_body
-from ..ir.reading import Generic, neutral, shape_of
+from ..ir.reading import Generic, neutral_element, shape_of
 from ..ir.rewriting import copy_ops, replace_op
 from ..ir.sizes import number_attribute, tensor_type
-from .partial_reductions import applied, shifted, split
+from .partial_reductions import emit_combine, shift_loops, split_loops
 
 
-def ragged(n: SizeLike, wanted: SizeLike, multiple: int = 1) -> tuple[SizeLike, SizeLike]:
+def ragged_parts(n: SizeLike, wanted: SizeLike, multiple: int = 1) -> tuple[SizeLike, SizeLike]:
     """Returns how many parts a loop of `n` iterations has, at most `wanted`, and their length, a multiple of `multiple`. The last
     parts may be empty."""
     parts = maximum(1, minimum(wanted, n))
@@ -32,12 +32,12 @@ def split_ragged(
     with op.location, ir.InsertionPoint(op):
         terms = terms_of(g)
         extra = [parts * length - n if i == loop else 0 for i, n in enumerate(g.extents)]
-        filler = arith.constant(element, number_attribute(neutral(combine, str(element)), element))
+        filler = arith.constant(element, number_attribute(neutral_element(combine, str(element)), element))
         whole = padded(terms, [0] * len(extra), extra, filler)
-        maps = [[ir.AffineDimExpr.get(i) for i in range(len(extra))], [shifted(e, 0) for e in g.maps[g.inputs]]]
+        maps = [[ir.AffineDimExpr.get(i) for i in range(len(extra))], [shift_loops(e, 0) for e in g.maps[g.inputs]]]
         total = generic(op.results[0].type, [whole, op.operands[g.inputs]], maps, len(extra), list(g.reduced))
-        replace_op(op, with_body(total, partial(applied, combine)))
-    split(Generic.read(total), {loop: parts}, deferred, order, combine)
+        replace_op(op, with_body(total, partial(emit_combine, combine)))
+    split_loops(Generic.read(total), {loop: parts}, deferred, order, combine)
 
 
 def terms_of(g: Generic) -> ir.Value:
@@ -50,7 +50,7 @@ def terms_of(g: Generic) -> ir.Value:
         if term == argument and m == everything and shape_of(operand) == tuple(g.extents):
             return operand
     type_ = tensor_type(g.extents, term.type)
-    maps = [*([shifted(e, 0) for e in m] for m in g.maps[: g.inputs]), [shifted(e, 0) for e in everything]]
+    maps = [*([shift_loops(e, 0) for e in m] for m in g.maps[: g.inputs]), [shift_loops(e, 0) for e in everything]]
     terms = generic(type_, [*list(g.op.operands)[: g.inputs], empty(type_)], maps, len(g.extents), [False] * len(g.extents))
 
     def body(*elements: ir.Value) -> ir.Value:

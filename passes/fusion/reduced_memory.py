@@ -6,7 +6,7 @@ from torch_mlir import ir
 
 from lamina.core.sizes import typical
 
-from ..ir.reading import Generic, ops_in, producer, shape_of, width
+from ..ir.reading import Generic, element_bits, ops_in, producer, shape_of
 from ..trace.memory_order import MemoryOrder
 
 LITTLE = 8  # times that an operand may have fewer elements than another before it is of no account
@@ -63,7 +63,7 @@ class ReducedMemory:
             if not self._alternates(v, reduced):
                 continue
             loops: list[int] = []
-            bits = min(width(s) for s in self._order.sources(v))
+            bits = min(element_bits(s) for s in self._order.sources(v))
             for d in reversed(self._order.inwards(v)):
                 if not reduced[d]:
                     return loops
@@ -80,7 +80,7 @@ class ReducedMemory:
 
     def narrowest(self, g: Generic) -> int:
         """Returns the bits of the narrowest element that is read."""
-        return min(width(s) for v in g.op.operands for s in self._order.sources(v))
+        return min(element_bits(s) for v in g.op.operands for s in self._order.sources(v))
 
     def order(self, g: Generic) -> list[int]:
         """Returns the loops in the order in which their elements lie in the memory of the operand with most dimensions, the

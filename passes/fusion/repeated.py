@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from torch_mlir import ir
 
 from lamina.core.sizes import typical
-from lamina.core.walks import reached
+from lamina.core.walks import reachable
 from lamina.dialects.graph import IN_PLACE
 
-from ..ir.reading import SCATTER, bytes_of, width
+from ..ir.reading import SCATTER, bytes_of, element_bits
 from ..trace.costs import LARGEST
 from ..trace.grouping import Group
 from ..trace.materialize import Materialized
@@ -78,7 +78,7 @@ class Repeated:
                     beside[w].add(v)
         left, sets = dict.fromkeys(beside), []
         while left:
-            together = set(reached([next(iter(left))], lambda v: list(beside[v])))
+            together = set(reachable([next(iter(left))], lambda v: list(beside[v])))
             left = {v: None for v in left if v not in together}
             sets.append(together)
         return sets
@@ -95,7 +95,7 @@ class Repeated:
             if max(costs.values()) > LARGEST:
                 return 0.0
             has = {v for n in g.nodes for v in (n.value, *n.reads)} - dropped
-            gain += sum(min(bytes_of(v), n * width(v) // 8) for v, n in read.items())
+            gain += sum(min(bytes_of(v), n * element_bits(v) // 8) for v, n in read.items())
             gain -= sum(map(bytes_of, outer - has)) + sum(costs[v] * n for v, n in read.items()) / self._real.balance
         return gain
 

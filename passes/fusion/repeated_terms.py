@@ -15,8 +15,8 @@ from ..ir.reading import Generic, nested, number_of, producer, shape_of, source_
 from ..ir.rewriting import copy_ops, replace_op
 from ..ir.sizes import number_attribute
 from ..ir.views import groups
-from .nested_reductions import combiner, reduction, starts_neutral
-from .partial_reductions import clone_body, shifted, slice_of_loop
+from .nested_reductions import combiner, read_reduction, starts_neutral
+from .partial_reductions import clone_body, shift_loops, slice_of_loop
 
 _PRODUCTS = {"arith.addf": arith.mulf, "arith.addi": arith.muli}
 _IDEMPOTENT = {
@@ -39,7 +39,7 @@ def reduce_repeated_once(block: ir.Block) -> None:
     varying: dict[ir.Value, Dims] = {}
     for view in list(block.operations):
         op = view.operation
-        if op.name == "linalg.generic" and (g := reduction(op)) is not None:
+        if op.name == "linalg.generic" and (g := read_reduction(op)) is not None:
             _reduce(g, varying)
         elif len(op.results) == 1 and isinstance(op.results[0].type, ir.RankedTensorType):
             varying[op.results[0]] = _varying(op, varying)
@@ -112,7 +112,7 @@ def _without_repeats(g: Generic, repeats: list[int]) -> ir.Value:
     """Emits the reduction over the other loops alone; what is reduced itself, where none of them is a reduction."""
     new_loop = {old: new for new, old in enumerate(i for i in range(len(g.extents)) if i not in repeats)}
     ins = [_first(v, m, repeats) for v, m in zip(list(g.op.operands)[: g.inputs], g.maps, strict=False)]
-    maps = [[shifted((c, tuple((new_loop[i], k) for i, k in terms if i in new_loop)), 0) for c, terms in m] for m in g.maps]
+    maps = [[shift_loops((c, tuple((new_loop[i], k) for i, k in terms if i in new_loop)), 0) for c, terms in m] for m in g.maps]
     reduced = [g.reduced[i] for i in new_loop]
     type_ = ir.RankedTensorType(g.op.results[0].type)
     init = g.op.operands[g.inputs] if any(reduced) else empty(type_)

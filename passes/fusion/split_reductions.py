@@ -10,12 +10,12 @@ from torch_mlir import ir
 from lamina.core.sizes import SizeLike, is_symbolic, maximum, minimum, typical, upper_end
 
 from ..infra.base import Pass
-from ..ir.reading import REDUCERS, Generic, ops_in, producer, width
-from ..ir.rewriting import bodies
-from .joined_loops import joined
+from ..ir.reading import REDUCERS, Generic, element_bits, ops_in, producer
+from ..ir.rewriting import function_bodies
+from .joined_loops import join_loops
 from .nested_reductions import merge_nested
-from .partial_reductions import cut, split
-from .ragged_parts import ragged, split_ragged
+from .partial_reductions import reduce_in_two, split_loops
+from .ragged_parts import ragged_parts, split_ragged
 from .reduced_memory import ReducedMemory
 from .repeated_terms import reduce_repeated_once
 
@@ -63,7 +63,7 @@ class SplitReductions(Pass):
 
     def run(self, module: ir.Module) -> None:
         """Splits the reductions of every function of the module."""
-        for block in bodies(module):
+        for block in function_bodies(module):
             merge_nested(block)
             reduce_repeated_once(block)
             memory = ReducedMemory(block, self.columns > 0)
@@ -106,7 +106,7 @@ class SplitReductions(Pass):
         plain = [i for i, r in enumerate(g.reduced) if r and _splittable(g, i)]
         short = memory.short_pieces(g) if long and self.columns else []
         deferred = short if set(short) <= set(plain) else []
-        together = 1 if memory.along(g) and not deferred else BLOCK * max(1, 32 // min(map(width, g.op.operands)))
+        together = 1 if memory.along(g) and not deferred else BLOCK * max(1, 32 // min(map(element_bits, g.op.operands)))
         at_once = self.ragged * 8 // memory.narrowest(g)
         loops = [i for i in plain if i not in deferred]
         return _Reduction(g, combine.name, loops, deferred, memory.order(g), memory.inner_loops(g), together, at_once)
@@ -134,8 +134,8 @@ class SplitReductions(Pass):
             parts, n = {loop: count}, g.extents[loop]
             whole, rest = (count * length, n - count * length) if known else (n // count * count, n % count)
             if rest != 0:
-                g = cut(g, loop, whole, rest, reduction.combine)
-        split(g, parts, reduction.deferred, reduction.order, reduction.combine)
+                g = reduce_in_two(g, loop, whole, rest, reduction.combine)
+        split_loops(g, parts, reduction.deferred, reduction.order, reduction.combine)
 
     def _split_ragged(self, reduction: "_Reduction") -> None:
         """Splits the outermost loops in memory, of which all but the last that it takes a whole: a part for each iteration."""
@@ -154,7 +154,7 @@ class SplitReductions(Pass):
         n, multiple = g.extents[loop], reduction.at_once if loop in reduction.inner else 1
         left = wanted // math.prod(g.extents[i] for i in whole) if whole else wanted
         left = minimum(left, n // multiple) if multiple > 1 else left  # others would be empty
-        split_ragged(g, loop, *ragged(n, left, multiple), [*reduction.deferred, *whole], reduction.order, reduction.combine)
+        split_ragged(g, loop, *ragged_parts(n, left, multiple), [*reduction.deferred, *whole], reduction.order, reduction.combine)
 
 
 @dataclass(frozen=True)
@@ -197,7 +197,7 @@ class _Reduction:
 
     def joined(self) -> "_Reduction":
         """Reduces adjacent loops as one, where every operand's elements are in their order."""
-        g, numbers = joined(self.g, self.loops)
+        g, numbers = join_loops(self.g, self.loops)
         loops, deferred, order = ([*dict.fromkeys(numbers[i] for i in part)] for part in (self.loops, self.deferred, self.order))
         return replace(self, g=g, loops=loops, deferred=deferred, order=order, inner={numbers[i] for i in self.inner})
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from torch_mlir import ir
 
-from lamina.core.binding.arena import ALIGN, ArenaSlot, live_bytes, place
+from lamina.core.binding.arena import ALIGN, ArenaSlot, live_bytes, place_slots
 from lamina.core.sizes import typical
 
 from ..ir.sizes import i64, read_size
@@ -50,4 +50,4 @@ def pack(steps: PlannedSteps, bundles: Sequence[Sequence[int]]) -> Packed:
                     slot.bytes = max(slot.bytes, -(-size // ALIGN) * ALIGN)
     placed = list(dict.fromkeys(slots.values()))
     bound = live_bytes(placed)
-    return Packed(steps.program, slots, place(placed, bound), bound)
+    return Packed(steps.program, slots, place_slots(placed, bound), bound)

@@ -13,7 +13,7 @@ from ..ir.reading import integer, ops_in
 from ..ir.sizes import i64
 from .arena import pack
 from .cost import SmallKernel, kernels_of
-from .order import ordered
+from .order import ordered_steps
 from .steps import PlannedStep, PlannedSteps
 from .write import Writer, drop_unused
 
@@ -56,7 +56,7 @@ class Horizontal(Pass):
         steps, kernels = PlannedSteps.of(program), kernels_of(module, self.target)
         before = integer(program, "arena_bytes")
         for window in WINDOWS:
-            bundles = ordered(steps.all, kernels, gpu, window)
+            bundles = ordered_steps(steps.all, kernels, gpu, window)
             if all(len(bundle) == 1 for bundle in bundles):
                 return
             packed = pack(steps, bundles)

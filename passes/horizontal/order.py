@@ -11,7 +11,7 @@ from .cost import LAUNCH, LaunchBundle, SmallKernel
 from .steps import PlannedStep
 
 
-def ordered(steps: Sequence[PlannedStep], kernels: Mapping[str, SmallKernel], gpu: Gpu, window: int) -> list[list[int]]:
+def ordered_steps(steps: Sequence[PlannedStep], kernels: Mapping[str, SmallKernel], gpu: Gpu, window: int) -> list[list[int]]:
     """Returns every step once, after those that it needs; the steps of one list are launched together. window: how many steps a
     launch may move over."""
     return _Order(steps, kernels, gpu, window).run()

@@ -27,12 +27,12 @@ class Axes:
         return True
 
 
-def linear(axes: Sequence[Axis]) -> Affine:
+def linear_position(axes: Sequence[Axis]) -> Affine:
     """Returns the row-major position over axes."""
     return offset(tuple(map(Affine.of, axes)), row_major(tuple(a.extent for a in axes)))
 
 
-def splitting(build: Callable[[], T], *spaces: Axes) -> T:
+def retry_with_splits(build: Callable[[], T], *spaces: Axes) -> T:
     """Returns `build()`, called again after each SplitAxis that it raises. Raises SplitAxis for an axis of none of `spaces`."""
     while True:
         try:

@@ -15,7 +15,7 @@ from .affine import Affine, Axis, IndexTerm
 from .guards import Guard
 
 
-def mentions(at: Affine, axes: tuple[Axis, ...]) -> bool:
+def varies_over(at: Affine, axes: tuple[Axis, ...]) -> bool:
     """Returns whether an index varies over one of `axes`."""
     return any(t in axes if isinstance(t, Axis) else not t.free.isdisjoint(axes) for t, _ in at.terms)
 
@@ -151,7 +151,7 @@ def _reads(at: Affine, guard: Guard) -> tuple[frozenset[Axis], tuple[Expr, ...]]
     return frozenset(free), tuple(args)
 
 
-def missing(root: Expr, known: Container[Expr]) -> list[Expr]:
+def unlisted(root: Expr, known: Container[Expr]) -> list[Expr]:
     """Returns `root` and its operands (through Apply) that are not in `known`, each once, operands first."""
     below = operands_first([root], lambda e: e.operands if isinstance(e, Apply) and e not in known else ())
     return [e for e in below if e not in known]
@@ -232,7 +232,7 @@ def _fold(make: Interner, op: str, xs: tuple[Expr, ...], predicate: int | None, 
     difference = at[0] + at[1] * -1 if len(at) == 2 else Affine()
     if op == "arith.cmpi" and not difference.opaque:
         try:
-            decided = decide(predicate, *difference.bounds())
+            decided = decide_comparison(predicate, *difference.bounds())
         except Undecided:
             return None
         return None if decided is None else make.const(decided, "i1")
@@ -264,7 +264,7 @@ def _power(make: Interner, x: Expr, n: Expr, dtype: str) -> Expr:
     return one if out is None else make.apply("arith.divf", (one, out), None, dtype) if int(n.value) < 0 else out
 
 
-def decide(predicate: int | None, low: float, high: float) -> bool | None:
+def decide_comparison(predicate: int | None, low: float, high: float) -> bool | None:
     """Returns the truth of `difference <predicate> 0` where it is the same for all differences in [low, high], else None."""
     always = {0: low == high == 0, 1: low > 0 or high < 0, 2: high < 0, 3: high <= 0, 4: low > 0, 5: low >= 0}
     never = {0: low > 0 or high < 0, 1: low == high == 0, 2: low >= 0, 3: low > 0, 4: high <= 0, 5: high < 0}

@@ -9,7 +9,7 @@ from lamina.core.sizes import SizeLike
 
 from .reading import number_of, shape_of
 from .reshapes import expand
-from .sizes import size_operands, sizes_of, static, tensor_type
+from .sizes import size_operands, sizes_of, static_sizes, tensor_type
 
 
 def generic(
@@ -58,7 +58,7 @@ def fill(type_: ir.RankedTensorType, scalar: ir.Value) -> ir.Value:
     return with_body(op, lambda x, _: x)
 
 
-def wide(x: ir.Value) -> ir.Value:
+def to_f32(x: ir.Value) -> ir.Value:
     """Extends a float to f32."""
     f32 = ir.F32Type.get()
     return x if x.type == f32 else arith.extf(f32, x)
@@ -70,7 +70,7 @@ def sums_of_products(
     b: ir.Value,
     maps: Sequence[Sequence[ir.AffineExpr]],
     over: int,
-    factor: Callable[[ir.Value], ir.Value] = wide,
+    factor: Callable[[ir.Value], ir.Value] = to_f32,
 ) -> ir.Value:
     """Contracts two tensors over the last `over` loops with f32 accumulation; `type_` has f32 elements.
 
@@ -138,7 +138,7 @@ def padded(value: ir.Value, low: Sequence[SizeLike], high: Sequence[SizeLike], f
     type_ = ir.RankedTensorType(value.type)
     result_type = tensor_type([b + n + a for b, n, a in zip(low, shape_of(value), high, strict=True)], type_.element_type)
     scalar = filler if isinstance(filler, ir.Value) else arith.constant(type_.element_type, filler)
-    pad = tensor.PadOp(result_type, value, size_operands(low), size_operands(high), static(low), static(high))
+    pad = tensor.PadOp(result_type, value, size_operands(low), size_operands(high), static_sizes(low), static_sizes(high))
     with ir.InsertionPoint(pad.regions[0].blocks.append(*[ir.IndexType.get()] * type_.rank)):
         tensor.YieldOp(scalar)
     return pad.result

@@ -53,13 +53,13 @@ class Bound:
 Guard = tuple[Bound, ...]
 
 
-def checked(guard: Guard, at: Affine, size: SizeLike) -> Guard:
+def with_index_check(guard: Guard, at: Affine, size: SizeLike) -> Guard:
     """Returns a guard with the check of a user's index of a dimension of this size, unless it is known to hold."""
     bound = Bound(at, 0, size, f"index out of range: expected 0 <= index < {size if isinstance(size, int) else 'the size'}")
     return guard if bound.always else (*guard, bound)
 
 
-def narrowed(guard: Guard, more: Guard) -> Guard:
+def conjunction(guard: Guard, more: Guard) -> Guard:
     """Returns the conjunction of two guards. Bounds of the same index are intersected, so guards of nested slices stay short;
     only those behind the last check of a user's index are, since the bounds in front of a check say where it is made.
     """

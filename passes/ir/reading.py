@@ -123,14 +123,14 @@ def element_type(value: ir.Value) -> str:
     return str(ir.ShapedType(value.type).element_type)
 
 
-def width(value: ir.Value) -> int:
+def element_bits(value: ir.Value) -> int:
     """Returns the bits of a tensor's element in memory, where a bool takes 8."""
     return max(8, int(getattr(ir.ShapedType(value.type).element_type, "width", 64)))
 
 
 def bytes_of(value: ir.Value) -> int:
     """Returns the bytes of a tensor's elements in memory, at typical sizes."""
-    return elements_of(value) * width(value) // 8
+    return elements_of(value) * element_bits(value) // 8
 
 
 def compute_type(dtype: str) -> str:
@@ -249,7 +249,7 @@ def _sliced(op: ir.Operation, index: Index) -> Index:
     return tuple(position * step + start for position, start, step in zip(source_index, starts, steps, strict=True))
 
 
-def neutral(op: str, dtype: str) -> int | float | bool:
+def neutral_element(op: str, dtype: str) -> int | float | bool:
     """Returns the neutral element of a reduction op; of a sort, the one that lies behind all others."""
     bits = 1 if dtype == "i1" else int(dtype[1:]) if dtype[0] == "i" and dtype != "index" else 64
     table: dict[str, int | float | bool] = {

@@ -12,7 +12,7 @@ from lamina.core.sizes import SizeLike
 
 from .affine import refine
 from .reading import shape_of
-from .sizes import size_operands, static, tensor_type
+from .sizes import size_operands, static_sizes, tensor_type
 
 
 def reshaped(v: ir.Value, shape: Sequence[SizeLike]) -> ir.Value | None:
@@ -63,7 +63,7 @@ def expanded(v: ir.Value, shape: Sequence[SizeLike]) -> ir.Value:
 def expand(v: ir.Value, shape: Sequence[SizeLike], groups: Sequence[Sequence[int]]) -> ir.Value:
     """Creates a tensor.expand_shape. groups: adjacent dimensions of the result for each of `v`'s."""
     type_ = tensor_type(shape, ir.RankedTensorType(v.type).element_type)
-    return tensor.ExpandShapeOp(type_, v, groups, size_operands(shape), static(shape)).result
+    return tensor.ExpandShapeOp(type_, v, groups, size_operands(shape), static_sizes(shape)).result
 
 
 def sliced(
@@ -76,7 +76,7 @@ def sliced(
     """Creates a tensor.extract_slice. shape: of the result, where dimensions of size 1 are dropped."""
     type_ = tensor_type(sizes if shape is None else shape, ir.RankedTensorType(v.type).element_type)
     parts = (starts, sizes, steps)
-    return tensor.ExtractSliceOp(type_, v, *map(size_operands, parts), *map(static, parts)).result
+    return tensor.ExtractSliceOp(type_, v, *map(size_operands, parts), *map(static_sizes, parts)).result
 
 
 def _reassociation(fine: Sequence[SizeLike], coarse: Sequence[SizeLike]) -> list[list[int]]:

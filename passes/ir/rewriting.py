@@ -28,19 +28,19 @@ def tensor_blocks(module: ir.Module) -> Iterator[ir.Block]:
                 yield from group.regions[0].blocks
 
 
-def bodies(module: ir.Module) -> list[ir.Block]:
+def function_bodies(module: ir.Module) -> list[ir.Block]:
     """Returns the first blocks of the functions that have a body."""
     return [f.regions[0].blocks[0] for f in ops_in(module.body, "func.func") if f.regions[0].blocks]
 
 
-def used(value: ir.Value) -> bool:
+def is_used(value: ir.Value) -> bool:
     """Returns whether a value has a use."""
     return next(iter(value.uses), None) is not None
 
 
-def unused(op: ir.Operation) -> bool:
+def is_unused(op: ir.Operation) -> bool:
     """Returns whether no result of `op` has a use."""
-    return not any(map(used, op.results))
+    return not any(map(is_used, op.results))
 
 
 def replace_op(op: ir.Operation, *values: ir.Value) -> None:
@@ -166,7 +166,7 @@ def map_attribute(map_: Map, loops: int, context: ir.Context) -> ir.Attribute:
     return ir.AffineMapAttr.get(ir.AffineMap.get(loops, 0, results, context))
 
 
-def covers(maps: Sequence[Map | None], loops: int) -> bool:
+def covers_loops(maps: Sequence[Map | None], loops: int) -> bool:
     """Returns whether every loop is a plain result of some map, so that linalg can infer its extent."""
     named = {d for map_ in maps if map_ is not None for d in map_}
     return all(d in named for d in range(loops))
@@ -241,13 +241,13 @@ def trim(
     """
     erase_dead(generic.block)
     n_in, loops = len(generic.ins), len(generic.reduction)
-    added = [entry for entry in generic.added if used(entry[2])]
+    added = [entry for entry in generic.added if is_used(entry[2])]
     for _, _, arg in reversed(generic.added):
-        if not used(arg):
+        if not is_used(arg):
             generic.block.erase_argument(arg.arg_number)
     generic.added = []
-    read_inputs = [i for i in range(n_in) if used(generic.args[i])]
-    if not covers([*(generic.maps[i] for i in read_inputs), *generic.maps[n_in:], *(map_ for _, map_, _ in added)], loops):
+    read_inputs = [i for i in range(n_in) if is_used(generic.args[i])]
+    if not covers_loops([*(generic.maps[i] for i in read_inputs), *generic.maps[n_in:], *(map_ for _, map_, _ in added)], loops):
         read_inputs = list(range(n_in))
     if len(read_inputs) < n_in or added or inits or loc is not None:
         return rebuild(reader, generic, read_inputs, added, inits=inits, loc=loc)
@@ -258,7 +258,7 @@ def trim(
 def erase_dead(block: ir.Block) -> None:
     """Erases body ops whose results have no uses; checks, which have no results, stay."""
     for op in reversed(ops_in(block)):
-        if len(op.results) and unused(op):
+        if len(op.results) and is_unused(op):
             op.erase()
 
 
@@ -274,11 +274,11 @@ def copy_ops(ops: Iterable[ir.Operation], values: dict[ir.Value, ir.Value]) -> N
     """
     for op in ops:
         copy = op.operation.clone()
-        rename(copy.operation, values)
+        replace_operands(copy.operation, values)
         values.update(zip(op.operation.results, copy.results, strict=True))
 
 
-def rename(op: ir.Operation, values: dict[ir.Value, ir.Value]) -> None:
+def replace_operands(op: ir.Operation, values: dict[ir.Value, ir.Value]) -> None:
     """Replaces operands of an op and of the ops in its regions by the values that they map to."""
     for inner in nested(op):
         for i, v in enumerate(inner.operands):

@@ -41,15 +41,15 @@ def tensor_type(shape: Sequence[SizeLike], element: ir.Type) -> ir.RankedTensorT
     """Returns the tensor type of a shape, with its sizes where some are symbolic."""
     if not is_symbolic(tuple(shape)):
         return ir.RankedTensorType.get(list(shape), element)
-    return ir.RankedTensorType.get(static(shape), element, encoding=sizes_attribute(shape))
+    return ir.RankedTensorType.get(static_sizes(shape), element, encoding=sizes_attribute(shape))
 
 
 def memref_type(layout: Layout, element: ir.Type) -> ir.MemRefType:
     """Returns the memref type of a layout, where symbolic sizes are unknown. Contiguous ones carry no strides, and none an
     offset."""
     if layout.is_row_major:
-        return ir.MemRefType.get(static(layout.shape), element)
-    return ir.MemRefType.get(static(layout.shape), element, layout=ir.StridedLayoutAttr.get(0, static(layout.strides)))
+        return ir.MemRefType.get(static_sizes(layout.shape), element)
+    return ir.MemRefType.get(static_sizes(layout.shape), element, layout=ir.StridedLayoutAttr.get(0, static_sizes(layout.strides)))
 
 
 LAYOUT, LAYOUTS = "layout", "layouts"
@@ -173,7 +173,7 @@ def load_size(function: ir.Operation, size: Size, memory: ir.Value) -> ir.Value:
     return arith.index_cast(ir.IndexType.get(), memref.load(memory, [place]))
 
 
-def static(sizes: Sequence[SizeLike]) -> list[int]:
+def static_sizes(sizes: Sequence[SizeLike]) -> list[int]:
     """Returns sizes as the static part of a type or of an op's attributes has them, with DYNAMIC for symbolic ones."""
     return [DYNAMIC if isinstance(n, Size) else n for n in sizes]
 

@@ -19,7 +19,9 @@ WRITES = {
 """Maps each op that writes memory to the number of its operand that is the memory."""
 
 
-def promises(function: ir.Operation, arguments: Sequence[ir.Value], ops: Mapping[str, Sequence[ir.Operation]]) -> list[list[str]]:
+def argument_attributes(
+    function: ir.Operation, arguments: Sequence[ir.Value], ops: Mapping[str, Sequence[ir.Operation]]
+) -> list[list[str]]:
     """Returns the attributes of each of a tile program's arguments: noalias for all but those that `tile.alias` lists (a unit
     attribute: all), readonly where nothing writes. ops: the function's, by name."""
     alias = function.attributes.get("tile.alias", ())

@@ -96,7 +96,7 @@ def _is_word(op: ir.Operation) -> bool:
 
 # Each step sees what the ones before it made: f16 and bf16 become f32, remainders and angles hold divisions and reductions.
 STEPS: tuple[tuple[Callable[[ir.Operation], bool], dict[str, Rewrite]], ...] = (
-    (halves.concerns, dict.fromkeys(halves.NAMES, halves.lower)),
+    (halves.is_on_halves, dict.fromkeys(halves.NAMES, halves.lower)),
     (halves.holds_pairs, {"arith.extf": halves.lower_pairs}),
     (_always, {"arith.remf": lower_remainder, **dict.fromkeys(LATE, lanes.lower_angle)}),
     (_always, {"vector.reduction": lanes.lower_reduction, "vector.extract_strided_slice": lanes.lower_slice}),

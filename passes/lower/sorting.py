@@ -8,7 +8,7 @@ pairs of all steps are in the same order.
 from collections.abc import Iterator
 
 
-def steps(lanes: int) -> Iterator[int]:
+def step_masks(lanes: int) -> Iterator[int]:
     """Yields the masks of the steps, in order."""
     run = 2
     while run <= lanes:

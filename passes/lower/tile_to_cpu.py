@@ -10,7 +10,7 @@ from ..infra.base import Pass
 from ..ir.index_ranges import Ranges
 from ..ir.reading import by_name, element_of, nested
 from .cpu import abi, arithmetic, bf16, checks
-from .cpu.masked_loads import narrow
+from .cpu.masked_loads import narrow_masked_load
 from .cpu.tile_ops import TILE_OPS
 from .cpu.transfers import Transfers, guard_streaming
 from .tile_ops import handlers, refuse
@@ -52,7 +52,7 @@ def _lower(function: ir.Operation, messages: list[str]) -> None:
     for name, rewrite in REWRITES.items():
         for op in ops.get(name, ()):
             rewrite(op)
-    if bf16.uses(function):
+    if bf16.uses_bf16(function):
         bf16.store_as_integers(function)
     checked = ops.get("tile.check", [])
     slot = abi.outline(function, ops, bool(checked))
@@ -65,7 +65,7 @@ def _lower(function: ir.Operation, messages: list[str]) -> None:
     if "arith.andi" in ops:
         ranges = Ranges()
         for op in nested(function, "vector.transfer_read", "vector.maskedload"):
-            narrow(op, ranges)
+            narrow_masked_load(op, ranges)
     guard_streaming(function, ops.get("vector.store", []))
 
 

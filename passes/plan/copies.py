@@ -20,7 +20,7 @@ def copy_group(source: ir.Value, before: ir.Operation) -> ir.Operation:
         return group("copy", [source], [source.type], lambda x: [copied(x)])
 
 
-def once(value: ir.Value, layout: Layout, before: ir.Operation) -> tuple[ir.Value, Layout]:
+def without_repeats(value: ir.Value, layout: Layout, before: ir.Operation) -> tuple[ir.Value, Layout]:
     """Creates, in front of `before`, the view of a value that leaves out what its layout repeats, except in the last dimension.
     Returns it with its layout."""
     repeats = [stride == 0 for stride in layout.strides[:-1]]
@@ -30,7 +30,7 @@ def once(value: ir.Value, layout: Layout, before: ir.Operation) -> tuple[ir.Valu
     return piece, Layout.of(sizes, layout.strides, layout.offset)
 
 
-def repeated(layout: Layout, shape: Sequence[SizeLike]) -> Layout:
+def with_repeats(layout: Layout, shape: Sequence[SizeLike]) -> Layout:
     """Returns a layout of this shape that repeats another along the dimensions in which that has size 1."""
     strides = [0 if one != n else stride for one, n, stride in zip(layout.shape, shape, layout.strides, strict=True)]
     return Layout.of(shape, strides, layout.offset)

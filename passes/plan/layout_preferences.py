@@ -69,7 +69,7 @@ class Wants:
         return wanted if wanted.is_dense else default
 
 
-def wants(ops: Sequence[ir.Operation], results: Iterable[tuple[ir.Value, Strides | None]]) -> Wants:
+def wanted_strides(ops: Sequence[ir.Operation], results: Iterable[tuple[ir.Value, Strides | None]]) -> Wants:
     """Returns the wanted strides of all values in `ops`. results: the values returned, with the strides asked for."""
     wanted = Wants()
     for value, strides in results:

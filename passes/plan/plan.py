@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from torch_mlir import ir
 
-from lamina.core.binding.arena import live_bytes, place
+from lamina.core.binding.arena import live_bytes, place_slots
 from lamina.core.errors import CompileError
 from lamina.core.sizes import typical
 
@@ -65,7 +65,7 @@ class PlanPass(Pass):
             mark_in_place(outlined)
             bound = live_bytes(slots)
             sizes = {
-                "arena_bytes": place(slots, bound),
+                "arena_bytes": place_slots(slots, bound),
                 "sum_bytes": sum(typical(r.bytes) for r in model.arena),
                 "lower_bound": bound,
             }

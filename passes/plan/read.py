@@ -25,8 +25,8 @@ from ..ir.sizes import SIZE, read_sizes
 from ..ir.views import is_view, view_layout
 from ..space.contraction import Unfit
 from ..space.direct_convolution import WINDOW
-from .copies import copy_group, once, repeated, sink
-from .layout_preferences import Strides, Wants, wants
+from .copies import copy_group, sink, with_repeats, without_repeats
+from .layout_preferences import Strides, Wants, wanted_strides
 from .model import CallStep, GroupStep, Kind, Model, Root, Step, ValuePlace
 from .scatters import changed_operand, may_change
 from .sibling_layouts import like_siblings
@@ -56,7 +56,7 @@ class _Reader:
         """Reads inputs, ops and results, and returns the model."""
         ops = ops_in(self.block)
         results = list(zip(ops[-1].operands, self._attributes("res_attrs", len(ops[-1].operands)), strict=True))
-        self.wants = wants(ops, [(value, _strides(attributes)) for value, attributes in results])
+        self.wants = wanted_strides(ops, [(value, _strides(attributes)) for value, attributes in results])
         inputs = []
         for index, attributes in enumerate(self._attributes("arg_attrs", len(self.block.arguments))):
             inputs.append(self._input(index, self.block.arguments[index], attributes))
@@ -233,10 +233,10 @@ class _Reader:
         if not place.layout.shape or (place.layout.strides[-1] == 1 and aligned):
             return place
         if value not in self.rows:
-            piece, layout = once(value, place.layout, user)
+            piece, layout = without_repeats(value, place.layout, user)
             self.places[piece] = ValuePlace(place.root, layout)
             copied = self._copied(piece, user)
-            self.rows[value] = ValuePlace(copied.root, repeated(copied.layout, place.layout.shape))
+            self.rows[value] = ValuePlace(copied.root, with_repeats(copied.layout, place.layout.shape))
         return self.rows[value]
 
     def _place(self, value: ir.Value, user: ir.Operation) -> ValuePlace:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from torch_mlir import ir
 
 from lamina.core.sizes import SizeLike, at_most
-from lamina.core.walks import reached
+from lamina.core.walks import reachable
 
 from ..families.choice import CHOICE
 from ..ir.affine import order_of
@@ -110,4 +110,4 @@ def _producers(value: ir.Value) -> Iterable[ir.Operation]:
     first = producer(value)
     if first is None:
         return ()
-    return reached([first], lambda o: [m for m in map(producer, read_by(o)) if m is not None and m.parent == first.parent])
+    return reachable([first], lambda o: [m for m in map(producer, read_by(o)) if m is not None and m.parent == first.parent])

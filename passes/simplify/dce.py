@@ -14,15 +14,15 @@ from ..ir.reading import SCAN, SORT, ops_in, producer
 from ..ir.rewriting import (
     LoopGeneric,
     Reader,
-    covers,
+    covers_loops,
     erase_dead,
     has_effect,
+    is_unused,
+    is_used,
     marked_functions,
     rebuild,
     tensor_blocks,
     trim,
-    unused,
-    used,
 )
 
 _REMOVABLE = ("linalg.", "tensor.", "arith.", "math.", "complex.", SCAN, SORT, "graph.size")
@@ -53,7 +53,7 @@ class Dce(Pass):
         externs, reader = marked_functions(module, "graph.callee"), Reader()
         for block in list(tensor_blocks(module)):
             for op in reversed(ops_in(block)):
-                if unused(op) and _removable(op, externs):
+                if is_unused(op) and _removable(op, externs):
                     op.erase()
                 elif op.name == "linalg.generic":
                     _trim(reader, op)
@@ -79,7 +79,7 @@ def _trim(reader: Reader, op: ir.Operation) -> None:
     results = list(range(len(generic.outs)))
     if len(results) > 1:
         results = _needed_results(generic)
-        if not covers(
+        if not covers_loops(
             generic.maps[: len(generic.ins)] + [generic.maps[len(generic.ins) + i] for i in results], len(generic.reduction)
         ):
             results = list(range(len(generic.outs)))
@@ -90,7 +90,7 @@ def _trim(reader: Reader, op: ir.Operation) -> None:
     n_in, inits = len(generic.ins), {}
     for i, (arg, value) in enumerate(zip(generic.args[n_in:], generic.outs, strict=True)):
         maker = producer(value)
-        if not used(arg) and (maker is None or maker.name != "tensor.empty"):
+        if not is_used(arg) and (maker is None or maker.name != "tensor.empty"):
             with op.location, ir.InsertionPoint(op):
                 inits[i] = empty(value.type)
     trim(reader, generic, inits)
@@ -99,7 +99,7 @@ def _trim(reader: Reader, op: ir.Operation) -> None:
 def _needed_results(generic: LoopGeneric) -> list[int]:
     """Returns the positions of used results, and of results whose accumulator a used one reads."""
     accumulators = {arg: i for i, arg in enumerate(generic.args[len(generic.ins) :])}
-    wanted = [i for i, result in enumerate(generic.op.results) if used(result)]
+    wanted = [i for i, result in enumerate(generic.op.results) if is_used(result)]
     needed, seen = set(wanted), set()
     if len(needed) == len(accumulators) or _checks(generic.op):
         return list(accumulators.values())

@@ -10,7 +10,7 @@ from torch_mlir import ir
 from ..infra.base import Pass
 from ..ir.generics import fill
 from ..ir.reading import bytes_of, ops_in
-from ..ir.rewriting import constant, tensor_blocks, unused
+from ..ir.rewriting import constant, is_unused, tensor_blocks
 from ..ir.sizes import number_attribute
 from .evaluate import NotEvaluable, array_of, attribute_of, bits_equal, evaluate_op, evaluate_splat
 
@@ -74,7 +74,7 @@ class _Folder:
             for result in op.results:
                 if any(user.owner.operation not in folded for user in result.uses):
                     self.materialize(op, result)
-            if unused(op):
+            if is_unused(op):
                 op.erase()
             else:
                 folded.discard(op)

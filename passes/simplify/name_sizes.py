@@ -12,7 +12,7 @@ from lamina.core.sizes import SizeLike, is_symbolic
 from ..infra.base import Pass
 from ..ir.locations import where
 from ..ir.reading import name_of, nested, ops_in, terminator
-from ..ir.rewriting import replace_op, tensor_blocks, used
+from ..ir.rewriting import is_used, replace_op, tensor_blocks
 from ..ir.sizes import DYNAMIC, SIZE, read_size, read_sizes, size_of, size_value, sizes_of, slice_sizes, tensor_type
 from .sized_moves import MOVES
 
@@ -76,7 +76,7 @@ def restore_sizes(module: ir.Module) -> None:
             if op.name == "tensor.cast" and op.operands[0].type == op.results[0].type:
                 replace_op(op, op.operands[0])
         for op in reversed(arithmetic):
-            if not used(op.results[0]):
+            if not is_used(op.results[0]):
                 op.erase()
 
 
@@ -109,7 +109,7 @@ class _Names:
         ends = [v.type for v in terminator(block).operands]
         main.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get([a.type for a in block.arguments], ends))
         for op in reversed(nested(main)):
-            if op.name in ("tensor.dim", "arith.index_cast", SIZE, *_ARITHMETIC) and not any(map(used, op.results)):
+            if op.name in ("tensor.dim", "arith.index_cast", SIZE, *_ARITHMETIC) and not any(map(is_used, op.results)):
                 op.erase()
         for function in list(self.functions.values()):
             if MOVE in function.attributes:

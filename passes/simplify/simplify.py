@@ -11,7 +11,7 @@ from lamina.core.options import check_fast_math
 from ..infra.base import Pass
 from ..ir.generics import fill
 from ..ir.reading import number_of, ops_in, producer, terminator
-from ..ir.rewriting import ZERO, Map, Reader, erase_dead, tensor_blocks, unused, used
+from ..ir.rewriting import ZERO, Map, Reader, erase_dead, is_unused, is_used, tensor_blocks
 from .name_sizes import restore_sizes
 from .rules import RULES
 from .rules.intervals import mark_checked
@@ -90,7 +90,7 @@ class _Sweep:
         reader = Reader()
         scalars = Scalars(reader)
         for op in generics:
-            if unused(op):
+            if is_unused(op):
                 continue
             s = RewriteScope(scalars, reader.generic(op), self.fast_math, self.present)
             if _forward(s) | _apply_rules(s):
@@ -147,7 +147,7 @@ def _forward(s: RewriteScope) -> bool:
             continue
         if map_ is None or maker is None or maker.name not in _SEEN_THROUGH or not _worth(s, maker, tensor):
             continue
-        if not used(arg):
+        if not is_used(arg):
             continue
         here, first = ScalarRef(arg, s.loops), s.generic.block.operations[0].operation
         source = s.scalars.resolve(here)
@@ -205,7 +205,7 @@ def _copies(s: RewriteScope, op: ir.Operation) -> bool:
         return False
     changed, n_in = False, len(generic.ins)
     for i, (result, value) in enumerate(zip(op.results, generic.yielded, strict=True)):
-        if not used(result):
+        if not is_used(result):
             continue
         if isinstance(value.owner, ir.Block):
             at = value.arg_number

@@ -33,7 +33,9 @@ class Merged:
         at = at.rename(self.rename)
         if not self.lengths:
             return at
-        return Affine(shortened(at.constant, self.lengths), tuple((t, shortened(c, self.lengths)) for t, c in at.terms))
+        return Affine(
+            with_length_symbols(at.constant, self.lengths), tuple((t, with_length_symbols(c, self.lengths)) for t, c in at.terms)
+        )
 
     def merged(self, axes: Iterable[Axis]) -> set[Axis]:
         """Returns the merged axes that contain the given ones."""
@@ -55,7 +57,7 @@ class Merged:
         return True
 
 
-def shortened(size: SizeLike, lengths: Mapping[Size, Size]) -> SizeLike:
+def with_length_symbols(size: SizeLike, lengths: Mapping[Size, Size]) -> SizeLike:
     """Returns a size with symbols in place of the products that they stand for."""
     for product, symbol in lengths.items():
         size = with_symbol(size, product, symbol)
@@ -90,7 +92,7 @@ def as_one(
 ) -> Axis:
     """Returns one axis that runs over several, the last the fastest. Adds to `rename` what replaces them in indices that are even
     along it, and to `axis_of` that it does. lengths: see Merged."""
-    extent = shortened(math.prod(a.extent for a in axes), lengths or {})
+    extent = with_length_symbols(math.prod(a.extent for a in axes), lengths or {})
     if len(axes) == 1 and extent == axes[0].extent:
         return axes[0]
     whole = Axis(extent, "".join(a.name for a in axes))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from lamina.core.sizes import SizeLike
-from lamina.core.walks import reached
+from lamina.core.walks import reachable
 
 from ..ir.affine import Affine, Axis
 from ..ir.expressions import Apply, Expr, InBounds, Load, Position, Reduce, Scan, Scatter
@@ -141,7 +141,7 @@ def _factors(product: Reduce, merged: Merged, dtype: str) -> _Factors:
     if FLOAT8 in (a.dtype, b.dtype) and not (isinstance(a, Load) and isinstance(b, Load) and a.dtype == b.dtype):
         raise Unfit("factors of f8E4M3FN that are not in memory")
     for factor in (a, b):
-        _check(outside(factor, ()), "a factor")
+        _check(outside_products(factor, ()), "a factor")
     of_a, of_b = (merged.merged(f.free) for f in (a, b))
     rows = [x for x in merged.rows if x.extent != 1]
     if neither := [x for x in rows if x not in of_a | of_b]:
@@ -163,7 +163,7 @@ def check_surroundings(space: Space) -> None:
             raise Unfit("a result that is stored where other values say")
         if result.full:
             raise Unfit("a result that varies over the inner dimension, too")
-        _check(outside(result.expr, space.reductions), "an epilogue")
+        _check(outside_products(result.expr, space.reductions), "an epilogue")
 
 
 def _check(expressions: Iterable[Expr], place: str) -> None:
@@ -175,11 +175,11 @@ def _check(expressions: Iterable[Expr], place: str) -> None:
             raise Unfit(f"{e.op if isinstance(e, Apply) else e.dtype} in {place}")
 
 
-def outside(root: Expr, products: tuple[Reduce, ...]) -> list[Expr]:
+def outside_products(root: Expr, products: tuple[Reduce, ...]) -> list[Expr]:
     """Returns the expressions under `root` except for the products and their operands, each once."""
     if root in products:
         return []
-    return list(reached([root], lambda e: [a for a in e.args if a not in products]))
+    return list(reachable([root], lambda e: [a for a in e.args if a not in products]))
 
 
 EPILOGUE = frozenset(

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from lamina.core.walks import reached
+from lamina.core.walks import reachable
 
 from ..ir.affine import Axis
 from ..ir.expressions import Apply, Const, Expr, Reduce, Scan, walk
@@ -115,5 +115,5 @@ def worth_keeping(nests: list[Nest], columns: tuple[Axis, ...], pays: Callable[[
 
 def cost(e: Expr) -> int:
     """Returns the cost of the operations under `e`, down to loads and reductions."""
-    under = reached([e], lambda x: [a for a in x.args if not isinstance(a, Reduce)])
+    under = reachable([e], lambda x: [a for a in x.args if not isinstance(a, Reduce)])
     return sum(COST.get(x.op, 1) for x in under if isinstance(x, Apply))

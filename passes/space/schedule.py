@@ -92,7 +92,7 @@ class Schedule:
         return self.vector in self.merged.columns
 
 
-def operations(space: Space) -> int:
+def operation_cost(space: Space) -> int:
     """Returns the cost per element of all results, shared values counted once; of reductions alone, per reduced element."""
     roots = [r.expr for r in space.results]
     if space.reductions and not any(r.full for r in space.results):

@@ -20,7 +20,7 @@ from .forms import Form, form_of
 from .nests import nests_of
 from .regions import regions_along
 from .scans import has_scans, has_sorts
-from .schedule import Schedule, bits, operations
+from .schedule import Schedule, bits, operation_cost
 from .space import Space
 
 LEAST = 32  # lanes, at least, of blocks along rows whose length the call decides: fewer are slower for long rows
@@ -78,7 +78,7 @@ def _config(space: Space, merged: Merged, vector: Axis | None, accumulators: int
     widest = max((bits(e.dtype) for e in _per_element(space)), default=32)
     extent = _extent(vector, space, merged) if vector else 1
     exact = vector is None or not is_symbolic(vector.extent)
-    return choose(operations(space), widest, extent, accumulators, exact)
+    return choose(operation_cost(space), widest, extent, accumulators, exact)
 
 
 @dataclass(frozen=True)

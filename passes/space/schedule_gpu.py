@@ -25,7 +25,7 @@ from .vector_width import (
     accesses_of,
     bounded_across,
     flat_width,
-    ragged,
+    may_cut_last_access,
     shift_of,
     split_width,
     traffic_of,
@@ -52,7 +52,7 @@ def schedule_gpu(space: Space, aligned: Aligned, results: list[int], device: Gpu
         return Schedule(nvvm.scalar(), merged, None, merged.rows, None, 0, ())
     across = partial(bounded_across, merged=merged, vector=vector) if space.columns else lambda _: False
     accesses = accesses_of(space, merged, aligned, results, across)
-    alone = not space.columns and crossed is None and merged.rows == (vector,) and ragged(vector)
+    alone = not space.columns and crossed is None and merged.rows == (vector,) and may_cut_last_access(vector)
     vec = 1 if has_scans(space) and vector not in merged.columns else access_width(accesses, vector, merged.quotients, alone)
     if not space.columns and crossed is None and len(merged.rows) > 1 and vector is merged.rows[-1]:
         flat = _flattened(space, merged, vector, vec, accesses, aligned, results, device)

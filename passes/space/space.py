@@ -182,7 +182,7 @@ def _merge(common: tuple[int, ...], reduced: list[bool], rows: tuple[int, ...]) 
     return tuple(out), flags
 
 
-def spread(shape: tuple[int, ...], axes: list[Axis]) -> tuple[Affine, ...] | None:
+def index_over_axes(shape: tuple[int, ...], axes: list[Axis]) -> tuple[Affine, ...] | None:
     """Returns the index of a row-major space of `shape` that runs over `axes` in order; None if an axis spans dimensions."""
     out, rest = [], [a for a in axes if a.extent != 1]
     for n in shape:
@@ -215,7 +215,7 @@ def _trace(
     def columns_of(g: Generic) -> tuple[tuple[Affine, ...], tuple[Axis, ...]]:
         """Returns the index and the axes of a reduction's columns."""
         extents = tuple(n for n, r in zip(g.extents, g.reduced, strict=True) if r)
-        index = spread(extents, columns) if math.prod(extents) == math.prod(a.extent for a in columns) else None
+        index = index_over_axes(extents, columns) if math.prod(extents) == math.prod(a.extent for a in columns) else None
         if index is not None:
             return index, tuple(columns)
         if g.op not in fresh:
@@ -238,9 +238,9 @@ def _result(
 ) -> Result:
     """Returns the expression and the place of a result. full: there are columns, which results may vary over."""
     shape = computed_shape(v)
-    index = spread(shape, axes)
+    index = index_over_axes(shape, axes)
     if index is None or math.prod(shape) != math.prod(a.extent for a in axes):
-        index, full = spread(shape, rows), False
+        index, full = index_over_axes(shape, rows), False
     if index is None:
         raise Untraceable(v, "a result that runs over neither rows nor the full space")
     expr, at = tracer.result(v, index, strides)

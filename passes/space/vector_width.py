@@ -115,7 +115,7 @@ def flat_width(space: Space, accesses: list[Access], axis: Axis, flat: Merged) -
             return Flat(0)
     single = [a for a in accesses if a.at.coefficient(axis) == 1 and _runs(a, quotients)]
     apart = [a for a in single if 2 * a.touched >= max(b.touched for b in accesses)]
-    width = access_width([a for a in accesses if a not in single], axis, quotients, ragged(axis))
+    width = access_width([a for a in accesses if a not in single], axis, quotients, may_cut_last_access(axis))
     return Flat(min(width, narrow_width(apart, axis)) if apart else width, len(single), len(apart))
 
 
@@ -123,7 +123,7 @@ def _runs(a: Access, quotients: dict[Expr, int]) -> list[Expr]:
     return [t for t, _ in a.at.terms if t in quotients]
 
 
-def ragged(axis: Axis) -> bool:
+def may_cut_last_access(axis: Axis) -> bool:
     """Returns whether the last access along the only axis of a program may be cut. This takes registers and code of every thread,
     and pays where memory bandwidth is the limit, as it may be where a call decides."""
     return typical(axis.extent) >= RAGGED or not is_bounded(axis.extent)

@@ -10,7 +10,7 @@ from lamina.dialects.combining import LOG_SUM
 
 from ..ir.affine import Axis
 from ..ir.expressions import Expr, Reduce, Scan
-from ..ir.reading import SORT, neutral
+from ..ir.reading import SORT, neutral_element
 from ..space.schedule import Schedule
 from .emit.blocks import Blocks
 from .emit.values import element, shape_of, typed
@@ -28,7 +28,7 @@ class Accumulators:
 
     def neutral(self, r: Reduce | Scan, total: bool = False) -> ir.Value:
         """Returns the initial value of an accumulator. total: of one that adds up sums of runs."""
-        value, type_ = neutral(r.op, r.dtype), element(self._total_dtype(r) if total else accumulated(r))
+        value, type_ = neutral_element(r.op, r.dtype), element(self._total_dtype(r) if total else accumulator_type(r))
         return self.b.splat(value, type_) if self._wide(r) else self.b.constant(value, type_)
 
     def combine(self, r: Reduce | Scan, acc: ir.Value) -> ir.Value:
@@ -40,10 +40,10 @@ class Accumulators:
         elif isinstance(r, Reduce) and b.vector not in self._axes(r):
             x = b.block(r.arg)
         else:
-            x = b.masked(r.arg, neutral(r.op, r.dtype))
+            x = b.masked(r.arg, neutral_element(r.op, r.dtype))
         zero = b.splat(0.0, acc.type.element_type) if isinstance(acc.type, ir.VectorType) else b.constant(0.0, acc.type)
         with b.point():
-            if accumulated(r) != r.dtype:
+            if accumulator_type(r) != r.dtype:
                 x = arith.extf(acc.type, x)
             if r.op == LOG_SUM:
                 return _log_sum(acc, x, zero)
@@ -55,7 +55,7 @@ class Accumulators:
         if not self._along(scan):
             total = self.combine(scan, acc if scan.decay is None else self._decayed(scan.decay, acc))
             return total, total
-        given = [b.masked(scan.arg, neutral(scan.op, scan.dtype))]
+        given = [b.masked(scan.arg, neutral_element(scan.op, scan.dtype))]
         if scan.op == SORT:
             with b.point():
                 return ir.Operation.create("tile.sort", results=[given[0].type], operands=given).results[0], acc
@@ -78,7 +78,7 @@ class Accumulators:
 
     def narrow(self, scan: Scan, acc: ir.Value) -> ir.Value:
         """Rounds a scan's result at this step to the scan's own type."""
-        if accumulated(scan) == scan.dtype:
+        if accumulator_type(scan) == scan.dtype:
             return acc
         with self.b.point():
             return arith.truncf(typed(shape_of(acc), element(scan.dtype)), acc)
@@ -116,7 +116,7 @@ class Accumulators:
     def _total_dtype(self, r: Reduce | Scan) -> str:
         """Returns the type in which sums of runs and of lanes are added up."""
         wide = self.schedule.config.wide_sums and r.op == "arith.addf" and r.dtype == "f32"
-        return "f64" if wide else accumulated(r)
+        return "f64" if wide else accumulator_type(r)
 
     def _wide(self, r: Reduce | Scan) -> bool:
         """Returns whether the accumulator is a block: columns are summed lane by lane, or every lane is a row."""
@@ -153,6 +153,6 @@ def _log_sum(a: ir.Value, b: ir.Value, zero: ir.Value) -> ir.Value:
     return arith.addf(largest, of("math.log1p", of("math.exp", difference)))
 
 
-def accumulated(r: Reduce | Scan) -> str:
+def accumulator_type(r: Reduce | Scan) -> str:
     """Returns the type of an accumulator. A scan has no tree to sum by: in f32 its error would grow with its length."""
     return "f64" if isinstance(r, Scan) and r.dtype == "f32" and r.op in ("arith.addf", "arith.mulf") else r.dtype

@@ -38,7 +38,7 @@ class CascadeCut:
     count: int
 
 
-def cut(loops: Loops, nest: Nest, axes: Sequence[Axis], shared: Axis | None) -> CascadeCut | None:
+def find_cascade(loops: Loops, nest: Nest, axes: Sequence[Axis], shared: Axis | None) -> CascadeCut | None:
     """Returns where the loops of a nest, given outermost first, are cut into runs; None if they are one run. shared: the loop
     that teams of threads share, which is not cut: each team starts sums of its own in it."""
     config, vector = loops.schedule.config, loops.b.vector

@@ -18,7 +18,7 @@ from torch_mlir.dialects import arith, vector
 from lamina.core.sizes import SizeLike, at_most
 
 from ..ir.affine import Axis
-from ..ir.guards import narrowed
+from ..ir.guards import conjunction
 from ..space.regions import MOST, AxisRegion, long_regions, regions_along
 from ..space.schedule import Schedule
 from .emit import unaligned_rows
@@ -38,7 +38,7 @@ def blocks_along(
     b, schedule, zero = loops.b, loops.schedule, loops.b.number(0)
     lanes, change = schedule.config.lanes, schedule.merged.rename
     if schedule.shift is not None and axis is schedule.vector:
-        return unaligned_rows.over(loops, axis, count, exact, inits, body)
+        return unaligned_rows.loop_over_row(loops, axis, count, exact, inits, body)
     if exact is None and schedule.config.masked and axis is schedule.chunked:
         return loops.loop(axis, first, zero, count, lanes, count, inits, body, single=True)
     if isinstance(exact, int):
@@ -93,7 +93,7 @@ def _by_regions(
     b.stream_bytes = 0  # regions begin in the middle of cache lines
     ends = [_from(b, region.begin, first, count) for region in regions] + [count]
     for region, low, high in zip(regions, ends[:-1], ends[1:], strict=True):
-        b.known, b.decided = narrowed(known, region.holds), {**decided, **region.decided}
+        b.known, b.decided = conjunction(known, region.holds), {**decided, **region.decided}
         if at_most(region.end - region.begin, narrow_lanes(loops.schedule)):
             inits = _rest(loops, axis, first, low, high, inits, body, short=True)
         else:

@@ -17,13 +17,13 @@ from ..space.schedule import Schedule
 from ..space.space import Space
 from . import online
 from .accumulators import Accumulators
-from .cascades import CascadeCut, cascade, cut
+from .cascades import CascadeCut, cascade, find_cascade
 from .covering import blocks_along
 from .emit import kept, parts, unaligned_rows
 from .emit.blocks import Blocks, Frame
-from .emit.bounds import ended
+from .emit.bounds import ending_at_bounds
 from .emit.scopes import Body
-from .prefetch import next_row, streams
+from .prefetch import next_row, streamed_inputs
 
 _Powers = tuple[ir.Value, dict[Any, ir.Value]]
 """The exponentials of a block, and the memo of the scope that holds them."""
@@ -41,14 +41,14 @@ class Loops:
         self.results = list(zip(space.results, frame.results, strict=True))
         self.nests = nests_of(space, schedule.merged.columns, self.results, schedule.config.online and schedule.column_vector)
         self.sums = Accumulators(self.b, schedule)
-        self.keep = kept.slots(self.b, schedule, self.nests)
+        self.keep = kept.allocate_slots(self.b, schedule, self.nests)
 
     def emit(self, program: ir.Value) -> None:
         """Emits the program whose number in the grid is `program`."""
         b, schedule = self.b, self.schedule
         chunks = self._place(program)
         if not self.space.columns and schedule.crossed is None:
-            b.ahead = streams(b, schedule, self.space)
+            b.ahead = streamed_inputs(b, schedule, self.space)
         self.body(chunks)
 
     def body(self, chunks: dict[Axis, tuple[ir.Value, ir.Value]]) -> None:
@@ -57,7 +57,7 @@ class Loops:
         if schedule.chunked is not None and schedule.chunked not in inner:
             inner.insert(0, schedule.chunked)
         rows = partial(self._rows, [*(a for a, _ in schedule.grouped), *inner], chunks)
-        if (held := kept.fit(self.b, schedule, self.keep)) is None:
+        if (held := kept.emit_fit(self.b, schedule, self.keep)) is None:
             rows()
         else:
             self.b.branch(held, rows, partial(self._without_keeping, rows))
@@ -128,7 +128,7 @@ class Loops:
         """Binds an axis to `first` + `at` in the innermost scope. tail: as in `loop`."""
         b = self.b
         if b.window is not None:
-            unaligned_rows.enter(b, b.window, axis, at, tail is not None)
+            unaligned_rows.enter_block(b, b.window, axis, at, tail is not None)
             return
         with b.point():
             if tail is not None:
@@ -158,7 +158,7 @@ class Loops:
         if schedule.column_vector or outer_vector is None:
             b.vector = self._vector_of(nest)
         shared, axes = self._order(nest)
-        runs = cut(self, nest, axes, shared)
+        runs = find_cascade(self, nest, axes, shared)
         with b.point():
             inits = [self.sums.neutral(r, total=runs is not None) for r in nest.carried] + [
                 v for _ in nest.online for v in online.start(schedule.config)
@@ -168,7 +168,7 @@ class Loops:
         if order == 1:
             b.ahead = next_row(b, schedule, self.nests[0], nest)
         elif len(self.nests) == 1:
-            b.ahead = streams(b, schedule, self.space)
+            b.ahead = streamed_inputs(b, schedule, self.space)
         powers: list[_Powers] = []
         sums = self._columns(axes, inits, partial(self._iteration, nest, saving, powers), nest, shared, runs)
         self._totals(nest, order, sums, powers if len(axes) == 1 and at_most(axes[0].extent, schedule.config.lanes) else None)
@@ -210,7 +210,7 @@ class Loops:
                 b.stack[-1].memo.update(zip(pair, (largest, sum_), strict=True))
                 if powers is not None:
                     wanted = list(dict.fromkeys(e for n in self.nests[order + 1 :] for root in n.roots() for e in walk(root)))
-                    online.reuse(powers[i][0], sum_, scale, pair, wanted, powers[i][1])
+                    online.reuse_exponentials(powers[i][0], sum_, scale, pair, wanted, powers[i][1])
 
     def _order(self, nest: Nest) -> tuple[Axis | None, list[Axis]]:
         """Returns the loop whose iterations teams of threads share, if any, and all loops of a nest, the outermost first."""
@@ -245,7 +245,7 @@ class Loops:
         if runs is not None and a is runs.axis:
             return cascade(self, runs, nest, inits, deeper)
         zero = self.b.number(0)
-        with ended(self.b, nest, a) as (count, exact):
+        with ending_at_bounds(self.b, nest, a) as (count, exact):
             if nest.scans and not rest and a is not self.b.vector and exact != 1:
                 return self.loop(a, zero, zero, count, 1, None, inits, deeper, attribute=ORDERED)
             if a is not shared:

@@ -34,7 +34,7 @@ def total(state: list[ir.Value]) -> tuple[ir.Value, ir.Value, ir.Value]:
     return largest, sum_, scale
 
 
-def reuse(
+def reuse_exponentials(
     powers: ir.Value, sum_: ir.Value, scale: ir.Value, pair: tuple[Reduce, Reduce], wanted: list[Expr], memo: dict[Any, ir.Value]
 ) -> None:
     """Computes exp(x - max x) from the exponentials of the loop, where one block held the whole row: it takes one multiplication,

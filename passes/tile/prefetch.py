@@ -13,7 +13,7 @@ STREAM_BYTES = 1 << 22  # inputs from which on prefetching pays
 AHEAD_BYTES = 2048  # measured: from 4096 on, sums of data in the last-level cache or of two large inputs take 1.5x
 
 
-def streams(b: Blocks, schedule: Schedule, space: Space) -> dict[Load, int]:
+def streamed_inputs(b: Blocks, schedule: Schedule, space: Space) -> dict[Load, int]:
     """Returns large inputs that a kernel reads once in order, and how many elements ahead to prefetch them: the processor's own
     prefetching stops at each page and leaves memory idle while values are computed."""
     out: dict[Load, int] = {}

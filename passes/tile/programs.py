@@ -37,7 +37,7 @@ from ..space.contraction import Unfit
 from ..space.direct_convolution import WINDOW, DirectConvolution, direct_convolution_of
 from ..space.planes.convolution import PLANES, Planes, PlaneWindow, planes_of
 from ..space.planes.gradients import WEIGHT_GRADIENT, PlaneGradients, plane_gradients_of
-from ..space.schedule import Schedule, bits, operations
+from ..space.schedule import Schedule, bits, operation_cost
 from ..space.schedule_cpu import schedule_cpu
 from ..space.schedule_gpu import schedule_gpu
 from ..space.space import Space
@@ -179,7 +179,7 @@ def loops_of(kernel: Kernel, space: Space, machine: Cpu | Gpu) -> TileProgram:
         schedule = schedule_cpu(space, machine.cores)
     spread = {"align": kernel.aligned, **asdict(schedule.config)} if isinstance(schedule.config, nvvm.NvvmConfig) else {}
     computes = any(isinstance(e, Apply) for e in space.expressions)
-    flops = operations(space) * _points(space) if computes else 0
+    flops = operation_cost(space) * _points(space) if computes else 0
     bytes_ = _moved(space.loads, _points(space), kernel.outs)
     triton = chosen if isinstance(chosen, Triton) else None
     return TileProgram(_loops_of(schedule), space, schedule, schedule.grid, bytes_, flops, spread, triton)

@@ -10,10 +10,10 @@ from lamina.schedules.base import TILE_SIDE
 
 from ..ir.affine import Affine, Axis
 from ..ir.expressions import Load
-from ..ir.sizes import DYNAMIC, static
+from ..ir.sizes import DYNAMIC, static_sizes
 from ..space.forms import crossing_loads, guarded_range
 from .covering import blocks_along
-from .emit.views import flags
+from .emit.views import bool_array
 from .loops import Loops
 
 EARLY = 1 << 20  # elements of an input from which on the next tile is prefetched while this one is transposed
@@ -114,7 +114,7 @@ class TransposeTiles(Loops):
         stored = ir.MemRefType(flat.type).element_type
         sizes = [high - low, self.crossed.extent]
         strides = [at.coefficient(self.vector), 1]
-        plain = [static(sizes), static(strides)]
+        plain = [static_sizes(sizes), static_sizes(strides)]
         given = [[b.number(n) for n in part if isinstance(n, Size)] for part in (sizes, strides)]
         type_ = ir.MemRefType.get(plain[0], stored, ir.StridedLayoutAttr.get(DYNAMIC, plain[1]))
         corner = self.corner(at) + at.coefficient(self.vector) * low
@@ -132,8 +132,8 @@ class TransposeTiles(Loops):
             where = [arith.addi(lanes, j), arith.addi(first, i)]
             for step in ahead:  # the next tile's cache lines, one a row
                 memref.prefetch(view, [arith.minui(arith.addi(where[0], step), last), where[1]], False, 2, True)
-            read = vector.transfer_read(registers, view, where, swap, pad, in_bounds=flags(whole))
-            vector.transfer_write(None, read, scratch, [i, j], ir.AffineMap.get_identity(2), in_bounds=flags([True, True]))
+            read = vector.transfer_read(registers, view, where, swap, pad, in_bounds=bool_array(whole))
+            vector.transfer_write(None, read, scratch, [i, j], ir.AffineMap.get_identity(2), in_bounds=bool_array([True, True]))
             return []
 
         b.loop(zero, height, side, [], lambda i, _: b.loop(zero, width, side, [], lambda j, _: tile(i, j)))

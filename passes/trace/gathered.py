@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable, Sequence
 from torch_mlir import ir
 
 from lamina.core.sizes import typical
-from lamina.core.walks import reached
+from lamina.core.walks import reachable
 
 from ..ir.extern_calls import memory_strides
 from ..ir.generics import copied
-from ..ir.reading import bytes_of, elements_of, ops_in, producer, shape_of, width
-from .orders import Read, chain_of, innermost_of, is_external, map_of, strides_through_views, viewed, wanted_images
+from ..ir.reading import bytes_of, element_bits, elements_of, ops_in, producer, shape_of
+from .orders import Read, behind_views, chain_of, innermost_of, is_external, map_of, strides_through_views, wanted_images
 
 _SECTOR = 256  # bits: the unit in which memory is read
 
@@ -24,25 +24,25 @@ def copy_gathered(block: ir.Block, read: Read) -> None:
     gather alone. The copy is a value that `orders_of` can store in the gather's order, in its narrowest type."""
     ops = ops_in(block)
     copies: dict[ir.Value, ir.Value] = {}
-    for v, dim in gathered(ops, read).items():
+    for v, dim in gather_sources(ops, read).items():
         chain = chain_of(v, read)
         sources = list(map_of(chain[-1].owner, read) or ()) if chain else [v]
         source = sources[0]
-        if len(sources) > 1 or not is_external(viewed(source)) or shape_of(source) != shape_of(v):
+        if len(sources) > 1 or not is_external(behind_views(source)) or shape_of(source) != shape_of(v):
             continue
         strides = strides_through_views(source, memory_strides)
         if strides is None or innermost_of(shape_of(source), strides) in (None, dim):
             continue
-        if chain and min(map(width, chain)) <= width(source):
+        if chain and min(map(element_bits, chain)) <= element_bits(source):
             continue
         users = [chain[-1].owner] if chain else [op for op in ops if _moves(op, v)]
         if source not in copies:
             copies[source] = copy_of(source, block, users[0].location)
         for user in users:
-            reread(user, source, copies[source])
+            replace_source(user, source, copies[source])
 
 
-def gathered(ops: Sequence[ir.Operation], read: Read) -> dict[ir.Value, int]:
+def gather_sources(ops: Sequence[ir.Operation], read: Read) -> dict[ir.Value, int]:
     """Returns the sources of gathers that are no larger than the result, and the parts of concatenations, each with the dimension
     that the library call behind them wants innermost. That dimension fills a sector at least. Elementwise ops and other gathers may
     stand between."""
@@ -54,7 +54,7 @@ def gathered(ops: Sequence[ir.Operation], read: Read) -> dict[ir.Value, int]:
         dim = next((wanted[v] for v in op.results if v in wanted), None)
         if dim is None:
             continue
-        if (gather := extracted(op)) is not None:
+        if (gather := read_gather(op)) is not None:
             source, dims = gather
             if dim in dims and elements_of(source) <= elements_of(op.results[0]):
                 sources[source] = wanted.setdefault(source, dims.index(dim))
@@ -65,7 +65,7 @@ def gathered(ops: Sequence[ir.Operation], read: Read) -> dict[ir.Value, int]:
         for v, loops in (map_of(op, read) or {}).items():
             if dim in loops:
                 wanted.setdefault(v, loops.index(dim))
-    return {v: dim for v, dim in sources.items() if typical(shape_of(v)[dim]) * width(v) >= _SECTOR}
+    return {v: dim for v, dim in sources.items() if typical(shape_of(v)[dim]) * element_bits(v) >= _SECTOR}
 
 
 def gathered_source(v: ir.Value, is_memory: Callable[[ir.Value], bool], read: Read) -> ir.Value | None:
@@ -75,18 +75,18 @@ def gathered_source(v: ir.Value, is_memory: Callable[[ir.Value], bool], read: Re
 
     def used(w: ir.Value) -> list[ir.Value]:
         """Returns the values that a value is computed from, and notes the sources that it gathers from."""
-        gather = extracted(w.owner)
+        gather = read_gather(w.owner)
         if gather and not is_memory(gather[0]) and not _gathers(gather[0], read):
             sources[gather[0]] = None
             return []
         return [x for x in ([gather[0]] if gather else map_of(w.owner, read) or ()) if not is_memory(x)]
 
-    for _ in reached([v], used):
+    for _ in reachable([v], used):
         pass
     if len(sources) != 1:
         return None
     chain = chain_of(next(iter(sources)), read)
-    source = min(chain, key=width, default=None)
+    source = min(chain, key=element_bits, default=None)
     if source is None or is_memory(source):
         return None
     return source if 2 * bytes_of(source) <= bytes_of(v) else None
@@ -100,11 +100,11 @@ def _gathers(v: ir.Value, read: Read) -> bool:
         op = producer(w)
         return map_of(op, read) or () if op is not None else ()
 
-    defining = (producer(w) for w in reached([v], sources))
-    return any(op is not None and extracted(op) is not None for op in defining)
+    defining = (producer(w) for w in reachable([v], sources))
+    return any(op is not None and read_gather(op) is not None for op in defining)
 
 
-def extracted(op: ir.Operation) -> tuple[ir.Value, list[int | None]] | None:
+def read_gather(op: ir.Operation) -> tuple[ir.Value, list[int | None]] | None:
     """Returns the tensor that a generic gathers from, and for each of its dimensions the loop that indexes it, or None if the
     index is computed. Returns None for any other op."""
     if op.name != "linalg.generic" or len(op.results) != 1:
@@ -125,7 +125,7 @@ def _moves(op: ir.Operation, v: ir.Value) -> bool:
 
 def gathers_from(op: ir.Operation, v: ir.Value) -> bool:
     """Returns whether an op reads a value where another one says."""
-    gather = extracted(op)
+    gather = read_gather(op)
     return gather is not None and gather[0] == v
 
 
@@ -136,7 +136,7 @@ def copy_of(source: ir.Value, block: ir.Block, location: ir.Location) -> ir.Valu
         return copied(source)
 
 
-def reread(user: ir.Operation, source: ir.Value, copy: ir.Value) -> None:
+def replace_source(user: ir.Operation, source: ir.Value, copy: ir.Value) -> None:
     """Makes an op, and the extracts in its body, read the copy."""
     for op in (user, *(o.operation for region in user.regions for o in region.blocks[0].operations)):
         for i, operand in enumerate(op.operands):

@@ -14,7 +14,7 @@ from lamina.core.sizes import SizeLike
 from lamina.dialects.graph import CALLS
 
 from ..ir.affine import Affine, Axis, refine
-from ..ir.axes import linear
+from ..ir.axes import linear_position
 from ..ir.expressions import Scan, Scatter
 from ..ir.reading import bytes_of, producer
 from .materialize import Materialized
@@ -210,12 +210,12 @@ def _at_hand(reader: GroupNode, producer: GroupNode, offset: Affine, runs: Runs 
     if isinstance(producer.expr, Scatter):
         return False
     if runs is None:
-        return offset == linear(reader.axes)
+        return offset == linear_position(reader.axes)
     made_is_row = producer.runs is not None or _role(producer, runs) == "row"
     reader_is_row = reader.runs is None and _role(reader, runs) == "row"
     if not made_is_row:
-        return not reader_is_row and offset == linear(reader.axes)
+        return not reader_is_row and offset == linear_position(reader.axes)
     if reader_is_row:
-        return offset == linear(reader.axes)
+        return offset == linear_position(reader.axes)
     rows = _row_axes(reader, runs)
-    return rows is not None and offset == linear(rows)
+    return rows is not None and offset == linear_position(rows)

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from torch_mlir import ir
 
 from lamina.core.sizes import typical
-from lamina.core.walks import reached
+from lamina.core.walks import reachable
 from lamina.dialects.graph import IN_PLACE
 
 from ..ir.affine import Affine, NotAffine, SplitAxis
-from ..ir.axes import Axes, splitting
+from ..ir.axes import Axes, retry_with_splits
 from ..ir.expressions import Expr, Load
 from ..ir.extern_calls import memory_strides
 from ..ir.reading import SCAN, SCATTER, SORT, Generic, Untraceable, bytes_of, elements_of, ops_in, producer, shape_of
@@ -24,10 +24,10 @@ from ..ir.views import SINGLE_VIEWS, through_views
 from .costs import CHEAP, FREE, LARGEST, cost_of
 from .gathered import gathered_source, gathers_from
 from .memory_order import MemoryOrder
-from .orders import narrowest
+from .orders import behind_widening
 from .placed import placed_parts
 from .trace import Tracer
-from .uses import OUTSIDE, Uses, reads
+from .uses import OUTSIDE, Uses, tensors_read
 
 
 def _one_stride(offset: Affine, index: Affine) -> bool:
@@ -94,7 +94,7 @@ class Materialized:
             return Tracer(lambda v: v == source, memory_strides, generics=self.generics).element(value, axes.index)
 
         try:
-            e = splitting(build, axes)
+            e = retry_with_splits(build, axes)
         except (SplitAxis, NotAffine, Untraceable):
             return False
         return isinstance(e, Load) and not e.guard and all(_one_stride(e.at, i) for i in axes.index)
@@ -122,7 +122,7 @@ class Materialized:
                     continue
                 self._inlined[v] = self._cost(op)
                 if v not in self.values and not self.is_memory(v) and self._worth_storing(op, v):
-                    stored = narrowest(v)
+                    stored = behind_widening(v)
                     self.add(v if self.is_memory(stored) else stored)
                     if stored != v:
                         self._inlined[v] = self._cost(op)
@@ -131,7 +131,7 @@ class Materialized:
     def _cost(self, op: ir.Operation) -> tuple[int, int]:
         """Returns (operations per element, bytes read) of computing `op` from memory."""
         cost, read = cost_of(op), 0
-        for v in dict.fromkeys(reads(op)):
+        for v in dict.fromkeys(tensors_read(op)):
             if self.is_memory(v):
                 read += bytes_of(v) if isinstance(v.type, ir.RankedTensorType) else 0
             elif v in self._inlined:
@@ -205,11 +205,11 @@ class Materialized:
             op = self.ops[-heapq.heappop(heap)]
             new = [w for w in op.results if w not in inner and (w == v or not self.is_memory(w) or self._is_only_for(w, inner))]
             inner.update(dict.fromkeys(new, op))
-            for made in filter(None, map(producer, reads(op) if new else ())):
+            for made in filter(None, map(producer, tensors_read(op) if new else ())):
                 heapq.heappush(heap, -self.position[made])
-        outer = {w for op in inner.values() for w in reads(op) if w not in inner and self.is_memory(w)}
+        outer = {w for op in inner.values() for w in tensors_read(op) if w not in inner and self.is_memory(w)}
         cost, read = sum(map(cost_of, inner.values())), sum(map(bytes_of, outer))
-        beside = [set(self._sources([w for w in reads(u) if w not in inner])) for u in later]
+        beside = [set(self._sources([w for w in tensors_read(u) if w not in inner])) for u in later]
         extra = sum(bytes_of(w) for w in outer if not all(w in found for found in beside))
         if not self._is_cheap(v, repeats * cost, extra):
             return False
@@ -253,9 +253,9 @@ class Materialized:
 
         def before(w: ir.Value) -> list[ir.Value]:
             """Returns the values that a value is computed from; none if it is in memory."""
-            return [] if self.is_memory(w) else reads(w.owner)
+            return [] if self.is_memory(w) else tensors_read(w.owner)
 
-        return [w for w in reached(values, before) if self.is_memory(w)]
+        return [w for w in reachable(values, before) if self.is_memory(w)]
 
     def _repeats(self, user: ir.Operation, v: ir.Value) -> bool:
         """Returns whether `user` reads elements of `v` once per iteration of an outer loop that `v` does not vary over."""

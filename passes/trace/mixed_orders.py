@@ -14,19 +14,19 @@ from lamina.dialects.graph import CALLS
 
 from ..ir.affine import in_order
 from ..ir.extern_calls import memory_strides
-from ..ir.reading import elements_of, producer, shape_of, width
+from ..ir.reading import element_bits, elements_of, producer, shape_of
 from ..ir.views import SINGLE_VIEWS
-from .gathered import extracted, gathered
+from .gathered import gather_sources, read_gather
 from .orders import (
     LARGE,
     Read,
+    behind_views,
     chain_of,
     innermost_of,
     is_external,
     map_of,
     strides_through_views,
     tensors,
-    viewed,
     wanted_images,
     wanted_rows,
 )
@@ -56,20 +56,20 @@ def orders_of(ops: Sequence[ir.Operation], read: Read) -> Orders:
 
     ops         in program order
     """
-    reduced, normed, sources = _reduced(ops, read), _normed(ops, read), gathered(ops, read)
+    reduced, normed, sources = _reduced(ops, read), _normed(ops, read), gather_sources(ops, read)
     orders = _Reader(read)
     for op in ops:
         orders.store_wanted(op, normed)
         mapped = map_of(op, read)
         if mapped is None:
             continue
-        if not mapped and (gather := extracted(op)) is not None:
+        if not mapped and (gather := read_gather(op)) is not None:
             orders.gather(op.results[0], *gather, sources)
         else:
             orders.map(op.results[0], mapped, reduced)
     for v, dim in sources.items():
         if orders.order(v) not in (None, dim) and (chain := chain_of(v, read)):
-            orders.stored[min(chain, key=width)] = dim
+            orders.stored[min(chain, key=element_bits)] = dim
     return Orders(orders.innermost, orders.stored)
 
 
@@ -87,7 +87,7 @@ class _Reader:
         if v not in self.innermost:
             strides = strides_through_views(v, self._base_strides)
             self.innermost[v] = innermost_of(shape_of(v), strides) if strides is not None else None
-            base = viewed(v)
+            base = behind_views(v)
             given = innermost_of(shape_of(base), memory_strides(base)) if is_external(base) else None
             if base in self._firm or given not in (None, last_of(base)):
                 self._firm.add(v)
@@ -134,7 +134,7 @@ class _Reader:
             chain = chain_of(v, self.read) if shape_of(v) == shape_of(result) else []
             chain = chain or [result]
             if any(x in reduced for x in chain):
-                self.stored[min(chain, key=width)] = best
+                self.stored[min(chain, key=element_bits)] = best
                 self.innermost.update(dict.fromkeys(chain, best))
 
 

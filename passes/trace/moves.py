@@ -13,7 +13,7 @@ from lamina.dialects.combining import COMBINE
 
 from ..ir.affine import Affine, offset
 from ..ir.expressions import Const, Expr, InBounds, Load, Scatter, index_of, walk
-from ..ir.guards import Bound, Guard, checked, narrowed
+from ..ir.guards import Bound, Guard, conjunction, with_index_check
 from ..ir.reading import SCATTER, SORT, Index, Untraceable, shape_of, slice_of
 from .stored import Pair, is_pair
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .trace import Tracer
 
 
-def where(t: "Tracer", guard: Guard, inside: Guard, yes: Callable[[], Expr], no: Callable[[], Expr]) -> Expr:
+def select_where(t: "Tracer", guard: Guard, inside: Guard, yes: Callable[[], Expr], no: Callable[[], Expr]) -> Expr:
     """Returns `yes` where every bound of `inside` holds and `no` elsewhere; a branch that `guard` already excludes is not built."""
     if any(b.excluded_by(guard) for b in inside):
         return no()
@@ -46,7 +46,7 @@ def with_checks(t: "Tracer", e: Expr, guard: Guard) -> Expr:
     return t.make.apply("arith.select", (t.make.in_bounds(needed), e, t.make.const(0, e.dtype)), None, e.dtype)
 
 
-def asserted(t: "Tracer", op: ir.Operation, ok: Expr, guard: Guard) -> Expr:
+def trace_check(t: "Tracer", op: ir.Operation, ok: Expr, guard: Guard) -> Expr:
     """Returns a truth value of a graph.check, which has to hold where the guard does; false elsewhere."""
     if isinstance(ok, Const) and ok.value:
         return ok
@@ -55,7 +55,7 @@ def asserted(t: "Tracer", op: ir.Operation, ok: Expr, guard: Guard) -> Expr:
     return t.make.in_bounds((*(b for b in guard if not b.always), bound))
 
 
-def inserted(t: "Tracer", op: ir.Operation, index: Index, guard: Guard) -> Expr:
+def trace_insert_slice(t: "Tracer", op: ir.Operation, index: Index, guard: Guard) -> Expr:
     """Traces an element of a tensor.insert_slice. Raises Untraceable if its strides are not 1."""
     if any(s != 1 for s in slice_of(op, "strides")):
         raise Untraceable(op.results[0], "tensor.insert_slice with steps")
@@ -66,16 +66,16 @@ def inserted(t: "Tracer", op: ir.Operation, index: Index, guard: Guard) -> Expr:
             local.append(position + -start)
             d += 1
     inside = tuple(Bound(position, s, s + n) for position, s, n in zip(index, starts, sizes, strict=True))
-    return where(
+    return select_where(
         t,
         guard,
         inside,
-        lambda: t.element(op.operands[0], tuple(local), narrowed(guard, inside)),
+        lambda: t.element(op.operands[0], tuple(local), conjunction(guard, inside)),
         lambda: t.element(op.operands[1], index, guard),
     )
 
 
-def scanned(t: "Tracer", op: ir.Operation, index: Index, guard: Guard) -> Expr:
+def trace_scan(t: "Tracer", op: ir.Operation, index: Index, guard: Guard) -> Expr:
     """Traces an element of a graph.scan or graph.sort."""
     arg, *decay = (t.element(v, index, guard) for v in op.operands)
     terms = index[ir.IntegerAttr(op.attributes["dim"]).value].terms
@@ -85,23 +85,23 @@ def scanned(t: "Tracer", op: ir.Operation, index: Index, guard: Guard) -> Expr:
     return t.make.scan(name, arg, terms[0][0], decay[0] if decay else None)
 
 
-def padded(t: "Tracer", op: ir.Operation, index: Index, guard: Guard) -> Expr:
+def trace_pad(t: "Tracer", op: ir.Operation, index: Index, guard: Guard) -> Expr:
     """Traces an element of a tensor.pad: the source inside its bounds, the padding value elsewhere."""
     low, shape = slice_of(op, "low"), shape_of(op.operands[0])
     inside = tuple(Bound(position, lo, lo + n) for position, lo, n in zip(index, low, shape, strict=True))
     filler = list(op.regions[0].blocks[0].operations)[-1].operands[0]
-    return where(
+    return select_where(
         t,
         guard,
         inside,
         lambda: t.element(
-            op.operands[0], tuple(position + -lo for position, lo in zip(index, low, strict=True)), narrowed(guard, inside)
+            op.operands[0], tuple(position + -lo for position, lo in zip(index, low, strict=True)), conjunction(guard, inside)
         ),
         lambda: t.scalar(filler, {}, (), guard),
     )
 
 
-def concatenated(t: "Tracer", op: ir.Operation, index: Index, guard: Guard) -> Expr:
+def trace_concat(t: "Tracer", op: ir.Operation, index: Index, guard: Guard) -> Expr:
     """Traces an element of a tensor.concat: a chain of selects over the parts that `guard` leaves possible."""
     d, begin = ir.IntegerAttr(op.attributes["dim"]).value, 0
     wanted: list[tuple[Bound, Index, ir.Value]] = []
@@ -114,9 +114,11 @@ def concatenated(t: "Tracer", op: ir.Operation, index: Index, guard: Guard) -> E
             break
         begin += n
     inside, local, part = wanted.pop()
-    out = t.element(part, local, narrowed(guard, (inside,)))
+    out = t.element(part, local, conjunction(guard, (inside,)))
     for inside, local, part in reversed(wanted):
-        out = where(t, guard, (inside,), partial(t.element, part, local, narrowed(guard, (inside,))), partial(_unchanged, out))
+        out = select_where(
+            t, guard, (inside,), partial(t.element, part, local, conjunction(guard, (inside,))), partial(_unchanged, out)
+        )
     return out
 
 
@@ -125,20 +127,20 @@ def is_stored(op: ir.Operation) -> bool:
     return op.name == SCATTER or is_pair(op)
 
 
-def stored(t: "Tracer", op: ir.Operation, index: Index, strides: tuple[int, ...]) -> tuple[Expr, Affine]:
+def trace_stored(t: "Tracer", op: ir.Operation, index: Index, strides: tuple[int, ...]) -> tuple[Expr, Affine]:
     """Traces what a graph.scatter stores of an element of its values, or both elements that a tensor.concat puts side by side; and
     the place, that of the first, in memory of these strides."""
     if is_pair(op):
         first, second = (t.element(part, (*index, Affine())) for part in op.operands)
         return Pair(first, second, strides[-1], first.dtype), offset(index, strides[:-1])
-    return (scatter := scattered(t, op, index, strides)), scatter.at
+    return (scatter := trace_scatter(t, op, index, strides)), scatter.at
 
 
 def _unchanged(expr: Expr) -> Expr:
     return expr
 
 
-def scattered(t: "Tracer", op: ir.Operation, index: Index, strides: tuple[int, ...]) -> Scatter:
+def trace_scatter(t: "Tracer", op: ir.Operation, index: Index, strides: tuple[int, ...]) -> Scatter:
     """Returns the expression that a graph.scatter stores for element `index` of its values. strides: of the memory that it stores
     to."""
     into, values, *indices = op.operands
@@ -146,7 +148,7 @@ def scattered(t: "Tracer", op: ir.Operation, index: Index, strides: tuple[int, .
     positions = tuple(index_of(t.make.apply("arith.index_cast", (e,), None, "index")) for e in elements)
     guard: Guard = ()
     for i, size in zip(positions, shape_of(into), strict=True):
-        guard = checked(guard, i, size)
+        guard = with_index_check(guard, i, size)
     combine = op.attributes[COMBINE].value if COMBINE in op.attributes else ""
     own = frozenset(axis for i in positions for axis in i.injective_axes())
     return t.make.scatter(t.element(values, index), offset(positions, strides), guard, combine, own)

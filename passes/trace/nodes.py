@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from torch_mlir import ir
 
 from ..ir.affine import Affine, Axis
-from ..ir.axes import Axes, splitting
+from ..ir.axes import Axes, retry_with_splits
 from ..ir.expressions import Apply, Expr, Load, Scan, walk
 from ..ir.extern_calls import memory_strides
 from ..ir.reading import SCATTER, Generic, Untraceable, producer
@@ -74,7 +74,7 @@ def trace_node(real: Materialized, value: ir.Value, position: int) -> GroupNode:
         tracer = Tracer(real.is_memory, memory_strides, columns, generics=real.generics)
         return tracer.result(value, rows.index, memory_strides(value))[0], tracer.computed()
 
-    expr, inlined = splitting(build, rows, inner)
+    expr, inlined = retry_with_splits(build, rows, inner)
     axes, reduced = _loop_order(generic, rows, inner) if is_reduction and generic else (rows.axes, [False] * len(rows.axes))
     reads: dict[ir.Value, list[Affine]] = {}
     parts = walk(expr)

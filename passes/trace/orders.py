@@ -65,7 +65,7 @@ def is_external(v: ir.Value) -> bool:
     return op is None or op.name in CALLS
 
 
-def narrowest(v: ir.Value) -> ir.Value:
+def behind_widening(v: ir.Value) -> ir.Value:
     """Returns the source of `v` behind widening casts: it holds the same values in less memory."""
     op = producer(v)
     while op is not None and op.name == "linalg.generic" and len(op.operands) == 2 and shape_of(op.operands[0]) == shape_of(v):
@@ -120,7 +120,7 @@ def innermost_of(shape: Sequence[int], strides: Sequence[int]) -> int | None:
     return -min(sides)[1] if len(sides) > 1 and all(s for s, _ in sides) else None
 
 
-def viewed(v: ir.Value) -> ir.Value:
+def behind_views(v: ir.Value) -> ir.Value:
     """Returns the value behind a chain of views."""
     return through_views(v, SINGLE_VIEWS)[1]
 

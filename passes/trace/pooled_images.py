@@ -8,8 +8,8 @@ from torch_mlir import ir
 
 from ..ir.extern_calls import memory_strides
 from ..ir.reading import ops_in, producer, shape_of
-from .gathered import copy_of, reread
-from .orders import Read, innermost_of, is_external, map_of, narrowest, strides_through_views, viewed, wanted_images
+from .gathered import copy_of, replace_source
+from .orders import Read, behind_views, behind_widening, innermost_of, is_external, map_of, strides_through_views, wanted_images
 
 
 def store_pooled(block: ir.Block, read: Read) -> dict[ir.Value, int]:
@@ -24,8 +24,8 @@ def store_pooled(block: ir.Block, read: Read) -> dict[ir.Value, int]:
                 continue
             if v not in copies:
                 copies[v] = copy_of(v, block, op.location)
-                innermost_of[narrowest(v)] = innermost
-            reread(op, v, copies[v])
+                innermost_of[behind_widening(v)] = innermost
+            replace_source(op, v, copies[v])
     return innermost_of
 
 
@@ -39,7 +39,7 @@ def _pooled_along(v: ir.Value, read: Read) -> int | None:
         if op is None or is_external(x):
             continue
         if op.name == "tensor.extract_slice" and len(shape_of(x)) == 4:
-            source = viewed(op.operands[0])
+            source = behind_views(op.operands[0])
             strides = strides_through_views(source, memory_strides) if is_external(source) else None
             steps = steps or any(n > 1 for n in ir.DenseI64ArrayAttr(op.attributes["static_strides"]))
             if strides is not None:

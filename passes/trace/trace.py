@@ -13,8 +13,8 @@ from lamina.core.dtypes import HALF
 from lamina.dialects.graph import CheckElementOp
 
 from ..ir.affine import Affine, Axis, NotAffine, offset, row_major, unflatten
-from ..ir.expressions import Const, Expr, Interner, Load, index_of, mentions
-from ..ir.guards import Bound, Guard, checked
+from ..ir.expressions import Const, Expr, Interner, Load, index_of, varies_over
+from ..ir.guards import Bound, Guard, with_index_check
 from ..ir.reading import (
     CHECKED,
     REDUCERS,
@@ -24,7 +24,7 @@ from ..ir.reading import (
     compared_as,
     compute_type,
     element_type,
-    neutral,
+    neutral_element,
     operand_index,
     producer,
     shape_of,
@@ -80,7 +80,7 @@ class Tracer:
         op = producer(value)
         if op is None or not trace_moves.is_stored(op):
             return self.element(value, index, root=True), offset(index, strides)
-        return trace_moves.stored(self, op, index, strides)
+        return trace_moves.trace_stored(self, op, index, strides)
 
     def computed(self) -> frozenset[ir.Value]:
         """Returns the tensors whose elements were computed, not loaded from memory."""
@@ -144,13 +144,13 @@ class Tracer:
                     source = [Affine()] * len(shape)
                 return self.element(op.operands[0], tuple(source), guard)
             case "tensor.insert_slice":
-                return trace_moves.inserted(self, op, index, guard)
+                return trace_moves.trace_insert_slice(self, op, index, guard)
             case "graph.scan" | "graph.sort":
-                return trace_moves.scanned(self, op, index, guard)
+                return trace_moves.trace_scan(self, op, index, guard)
             case "tensor.pad":
-                return trace_moves.padded(self, op, index, guard)
+                return trace_moves.trace_pad(self, op, index, guard)
             case "tensor.concat":
-                return trace_moves.concatenated(self, op, index, guard)
+                return trace_moves.trace_concat(self, op, index, guard)
             case "tensor.splat" | "tensor.from_elements" if len(op.operands) == 1:
                 return self.scalar(op.operands[0], {}, (), guard)
             case "tensor.empty":  # undefined contents: any value will do
@@ -184,14 +184,14 @@ class Tracer:
         if combine is None or combine.name not in REDUCERS or accumulator not in list(combine.operands):
             raise Untraceable(g.op.results[k], "a reduction by something else than one associative operation")
         arg = next(x for x in combine.operands if x != accumulator)
-        if any(mentions(position, axes) for position in index):
+        if any(varies_over(position, axes) for position in index):
             raise Untraceable(g.op.results[k], "a reduction that has to be computed again for every column")
         # A bound on an outer column says which columns need the result, not which ones the reduction runs over.
-        rows = tuple(b for b in guard if not mentions(b.at, axes))
+        rows = tuple(b for b in guard if not varies_over(b.at, axes))
         value = self.scalar(arg, g.body, tuple(x or Affine() for x in loops), rows, g)
         reduced = self.make.reduce(combine.name, value, axes)
         init = self.element(g.op.operands[out], index, guard)
-        if neutral(combine.name, reduced.dtype) == getattr(init, "value", None):
+        if neutral_element(combine.name, reduced.dtype) == getattr(init, "value", None):
             return reduced
         return self.make.apply(combine.name, (init, reduced), None, reduced.dtype)
 
@@ -215,7 +215,7 @@ class Tracer:
         if op.name == "tensor.extract":
             return self._extracted(op, body, loops, guard, g)
         if op.name == CheckElementOp.OPERATION_NAME:
-            return trace_moves.asserted(self, op, self.scalar(op.operands[0], body, loops, guard, g), guard)
+            return trace_moves.trace_check(self, op, self.scalar(op.operands[0], body, loops, guard, g), guard)
         if op.name.startswith(("arith.", "math.", "random.")) and len(op.results) == 1:
             return self._applied(op, [self.scalar(x, body, loops, guard, g) for x in op.operands], dtype)
         raise Untraceable(g.op.results[0] if g else v, f"{op.name} in a body")
@@ -247,7 +247,7 @@ class Tracer:
         for x, n in zip(where, shape_of(tensor), strict=True):
             at = index_of(self.scalar(x, body, loops, guard, g))
             if CHECKED not in op.attributes:
-                guard = checked(guard, at, n)
+                guard = with_index_check(guard, at, n)
             index.append(at)
         return trace_moves.with_checks(self, self.element(tensor, tuple(index), guard), guard)
 
@@ -256,4 +256,4 @@ def _concerns(bound: Bound, at: Affine) -> bool:
     """Returns whether a bound can keep an access to `at` within its memory: one on other axes alone cannot."""
     if bound.at.opaque or at.opaque:
         return True
-    return any(mentions(at, (t,)) for t, _ in bound.at.terms)
+    return any(varies_over(at, (t,)) for t, _ in bound.at.terms)

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from torch_mlir import ir
 
-from lamina.core.walks import reached
+from lamina.core.walks import reachable
 from lamina.dialects.graph import CALLS
 
 from ..ir.reading import producer
@@ -25,9 +25,9 @@ class Uses:
         self._outside: set[ir.Value] = set()
         for op in ops:
             if op.name in OUTSIDE:
-                self._outside.update(reads(op))
+                self._outside.update(tensors_read(op))
                 continue
-            for v in reads(op):
+            for v in tensors_read(op):
                 self._inside[v].append(op)
 
     def has(self, v: ir.Value) -> bool:
@@ -60,13 +60,13 @@ class Uses:
         def before(step: tuple[ir.Operation, bool]) -> list[tuple[ir.Operation, bool]]:
             """Returns the steps before a step, and whether a call lies between."""
             op, called = step
-            producers = [m for m in map(producer, reads(op)) if m is not None and self._position[m] >= start]
+            producers = [m for m in map(producer, tensors_read(op)) if m is not None and self._position[m] >= start]
             return [(m, called or m.name in OUTSIDE) for m in producers]
 
-        return any(op == first and called for op, called in reached([(user, False)], before))
+        return any(op == first and called for op, called in reachable([(user, False)], before))
 
 
-def reads(op: ir.Operation) -> list[ir.Value]:
+def tensors_read(op: ir.Operation) -> list[ir.Value]:
     """Returns the tensors that an op reads: its operands, and those that its body extracts elements of."""
     tensors = [v for v in op.operands if isinstance(v.type, ir.RankedTensorType)]
     if op.name == "linalg.generic":

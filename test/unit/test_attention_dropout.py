@@ -14,7 +14,7 @@ from test_attention_choice import compiled
 from test_attention_kernels import near, random
 from torch import Tensor
 
-from lamina.core.dropout import factor
+from lamina.core.dropout import keep_scale
 from lamina.core.gpu import Gpu
 from lamina.core.program import Launch
 from lamina.frontend.attention.op import ATTENTION, keeps
@@ -83,7 +83,7 @@ def test_both_passes(name: str) -> None:
 def test_the_mean_stays(dropout: float) -> None:
     """The probability is a multiple of 2^-16, and the weights that are kept are scaled by exactly its inverse."""
     share = round((1 - dropout) * 2**16) / 2**16
-    assert share * factor(dropout) == pytest.approx(1.0 if share else 0.0, abs=1e-12)
+    assert share * keep_scale(dropout) == pytest.approx(1.0 if share else 0.0, abs=1e-12)
 
 
 def test_what_is_kept(dropout: float = 0.3) -> None:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.export import Dim
 
 import lamina
-from lamina.core.sizes import parse, shown
+from lamina.core.sizes import parse, readable
 from lamina.frontend.compiling import sized
 from lamina.report.explanation import Explanation, Peaks
 
@@ -101,7 +101,7 @@ def test_sizes_for_people() -> None:
         ("4*((s0~8)/(4)) + 2", "s0 + 2"),
         ("-((-s0~8)//(-((-max(8192//s1~3, 1))//16)))", "ceil(s0 / ceil(max(1, floor(8192 / s1)) / 16))"),
     ):
-        assert sorted(shown(parse(text)).split(" + ")) == sorted(wanted.split(" + "))
+        assert sorted(readable(parse(text)).split(" + ")) == sorted(wanted.split(" + "))
 
 
 def test_kernels_for_ranges_of_sizes_are_shown() -> None:

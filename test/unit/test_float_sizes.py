@@ -18,7 +18,7 @@ from lamina.core.sizes import (
     evaluate,
     is_symbolic,
     parse,
-    shown,
+    readable,
     substituted,
     typical,
     without_hints,
@@ -82,7 +82,7 @@ def test_ints_below_0_are_written_and_compared() -> None:
 
 def test_rounded_floats_are_shown() -> None:
     told = ["trunc(s0 * 0.7)", "floor(s0 * 0.3 * s1)", "round((s0 / 2))", "3*ceil(log2(s0)) + s1"]
-    assert [shown(FORMULAS[name][0]) for name in ("a share", "of two", "to even", "digits")] == told
+    assert [readable(FORMULAS[name][0]) for name in ("a share", "of two", "to even", "digits")] == told
 
 
 def test_expressions_of_torch_are_read_and_written() -> None:

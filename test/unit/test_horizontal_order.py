@@ -10,7 +10,7 @@ from lamina.core.target import Target
 from lamina.dialects import context
 from lamina.passes.horizontal.arena import Packed, pack
 from lamina.passes.horizontal.cost import kernels_of
-from lamina.passes.horizontal.order import ordered
+from lamina.passes.horizontal.order import ordered_steps
 from lamina.passes.horizontal.steps import PlannedSteps
 
 BLOCK = 64
@@ -85,7 +85,7 @@ def order(parsed: ir.Module, window: int) -> tuple[PlannedSteps, list[list[int]]
     kernels = kernels_of(parsed, Target("nvvm", GPU))
     for kernel in kernels.values():  # their bodies are not here
         kernel.size, kernel.registers = (10, 0, kernel.name != "small"), 32
-    return steps, ordered(steps.all, kernels, GPU, window)
+    return steps, ordered_steps(steps.all, kernels, GPU, window)
 
 
 @pytest.mark.parametrize("window", [64, 8])

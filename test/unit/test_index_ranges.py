@@ -60,7 +60,7 @@ def test_elements_that_no_buffer_holds_are_counted_in_64_bits(name: str, side: i
     with FakeTensorMode():
         a = torch.empty(side)
     module, _ = distributed(LARGE[name], [a])
-    assert indices.width(device_module(module)) == (64 if side > 1 << 16 else 32)
+    assert indices.index_width(device_module(module)) == (64 if side > 1 << 16 else 32)
 
 
 @pytest.mark.parametrize("side", [SIDE, 1 << 10])

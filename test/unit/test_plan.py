@@ -11,7 +11,7 @@ from reference import run
 from torch_mlir import ir
 
 from lamina.core import program_json
-from lamina.core.binding.arena import ArenaSlot, live_bytes, place
+from lamina.core.binding.arena import ArenaSlot, live_bytes, place_slots
 from lamina.core.errors import CompileError
 from lamina.core.layout import Layout
 from lamina.core.program import Device, Launch, Program, Ref
@@ -90,7 +90,7 @@ def test_arena_is_near_the_lower_bound(seed: int) -> None:
             reach = rng.choice([1, 1, 1, 2, 3, 5, 20])
             slots.append(ArenaSlot(first, first + rng.randrange(0, reach + 1), 64 * rng.choice([0, 1, 2, 4, 8, 16, 24, 64, 100])))
     bound = live_bytes(slots)
-    arena = place(slots, bound)
+    arena = place_slots(slots, bound)
     assert bound <= arena <= 1.1 * bound
     for i, a in enumerate(slots):
         assert a.offset + a.bytes <= arena
@@ -100,7 +100,7 @@ def test_arena_is_near_the_lower_bound(seed: int) -> None:
 
 
 def test_nothing_to_place() -> None:
-    assert place([], 0) == 0
+    assert place_slots([], 0) == 0
 
 
 def refused(text: str) -> str:

@@ -16,7 +16,7 @@ from torch_mlir import ir
 
 from lamina.core.gpu import Gpu
 from lamina.core.program import Launch
-from lamina.passes.families.gemm.problem import joined
+from lamina.passes.families.gemm.problem import as_one_group
 from lamina.passes.ir.reading import shape_of
 from lamina.schedules.contraction import GemmConfig
 from lamina.schedules.product_cost import GemmWork, candidates
@@ -119,5 +119,5 @@ def test_tuning_alone_takes_it(rows: int) -> None:
         found, default = kernels_of(problem, Gpu.named("sm_90a"))
         assert found and not default
         config = GemmConfig.read(found[0])
-        (sums,) = joined(problem.of, config).results
+        (sums,) = as_one_group(problem.of, config).results
     assert shape_of(sums) == (-(-rows // config.m), 4096)

@@ -32,8 +32,8 @@ from lamina.core.sizes import (
     without_hints,
 )  # fmt: skip
 from lamina.core.sizes.roots import root
-from lamina.core.sizes.size import exactly
-from lamina.core.sizes.text import as_python, shown
+from lamina.core.sizes.size import exact_quotient
+from lamina.core.sizes.text import as_python, readable
 
 HINTS = {"s0": 8, "s1": 128, "s2": 3}
 A, B, C = (Size.of(name, hint) for name, hint in HINTS.items())
@@ -224,7 +224,7 @@ def test_a_symbol_may_have_another_least_value() -> None:
     n = Size.of("n", 8, 0)
     assert str(n * 2 + A) == "2*n~8>=0 + s0~8" and parse("2*n~8>=0 + s0~8") == n * 2 + A
     assert n >= 0 and n + 1 > 0 and n * A >= 0 and not at_most(1, n) and not below(0, n)
-    assert without_hints(n) == Size.of("n", LEAST, 0) and as_python(n * A) == "n*s0" and shown(n - 1) == "n - 1"
+    assert without_hints(n) == Size.of("n", LEAST, 0) and as_python(n * A) == "n*s0" and readable(n - 1) == "n - 1"
     assert maximum(n, 1) != n and evaluate(maximum(n, 1), {"n": 0}) == 1
 
 
@@ -234,7 +234,7 @@ def test_texts() -> None:
     assert parse("a_1~5") == Size.of("a_1", 5) and str(parse("a_1~5")) == "a_1~5"
     assert size_to_json(3) == 3 and size_to_json(A) == "s0~8"
     half = parse("(s0~8)/(2)")
-    assert str(half * 2) == "2*((s0~8)/(2))" and shown(half * 2) == "s0" and shown(half + 1) == "s0/2 + 1"
+    assert str(half * 2) == "2*((s0~8)/(2))" and readable(half * 2) == "s0" and readable(half + 1) == "s0/2 + 1"
     assert parse(str(half)) == half and as_python(half) == "(-(-(s0)//(2)))"
 
 
@@ -287,9 +287,15 @@ def test_what_is_rounded_up_is_a_multiple() -> None:
 
 def test_a_size_that_is_one_symbol() -> None:
     s, t = parse("s0~24"), parse("s1~8")
-    named = [s, 4 * exactly(s, 4), t * exactly(s, t), 4 * exactly(t, 4) * exactly(s, 4 * exactly(t, 4)), 7 * exactly(s + 4, 7) - 4]
+    named = [
+        s,
+        4 * exact_quotient(s, 4),
+        t * exact_quotient(s, t),
+        4 * exact_quotient(t, 4) * exact_quotient(s, 4 * exact_quotient(t, 4)),
+        7 * exact_quotient(s + 4, 7) - 4,
+    ]
     assert {symbol_name(size) for size in named} == {"s0"}
-    assert not any(map(symbol_name, (s + 1, 2 * s, s * t, 2 * exactly(s, 4), s // 2 * 2, exactly(s, 4), 3)))
+    assert not any(map(symbol_name, (s + 1, 2 * s, s * t, 2 * exact_quotient(s, 4), s // 2 * 2, exact_quotient(s, 4), 3)))
 
 
 def test_roots() -> None:
@@ -300,7 +306,7 @@ def test_roots() -> None:
     assert root(9 * s * s + 12 * s * t + 4 * t * t) == 3 * s + 2 * t and root(s * s * t) != s
     square = root(s) * root(s)
     assert root(square) == root(s) and symbol_name(square) == "s0" and not any(map(symbol_name, (root(s), square * s, root(s) * t)))
-    assert parse(str(root(s + 1) * t)) == root(s + 1) * t and shown(root(s)) == "floor(sqrt(s0))" and typical(root(s)) == 6
+    assert parse(str(root(s + 1) * t)) == root(s + 1) * t and readable(root(s)) == "floor(sqrt(s0))" and typical(root(s)) == 6
     assert root(s) >= 1 and root(16 * s) >= 5 and substituted(root(s), {"s0": t * t}) == t and substituted(root(s), {"s0": 17}) == 4
     assert [evaluate(root(s), {"s0": n}) for n in (2, 99, 100, 2**52 - 1)] == [1, 9, 10, 2**26 - 1]
 
@@ -316,7 +322,7 @@ def test_python_has_the_values_of_sizes(n: int) -> None:
     """Inexact quotients are rounded up: kernels for multiples are evaluated at other sizes too, and divisors that are quotients
     must not become 0."""
     s = Size.of("s0", 8, 0)
-    quotient = exactly(s, 4)
+    quotient = exact_quotient(s, 4)
     for size in (
         quotient,
         3 * quotient - s + 2,

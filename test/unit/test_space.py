@@ -9,7 +9,7 @@ from torch_mlir import ir
 from lamina.dialects import context
 from lamina.passes.ir.affine import Affine, Axis, row_major
 from lamina.passes.ir.reading import Untraceable, shape_of
-from lamina.passes.space.space import Space, find_space, spread
+from lamina.passes.space.space import Space, find_space, index_over_axes
 
 MAPS = """
 #id = affine_map<(d0, d1) -> (d0, d1)>
@@ -111,8 +111,8 @@ def test_results_of_different_sizes_are_refused() -> None:
 
 def test_spread() -> None:
     a, b, c = Axis(2, "a"), Axis(3, "b"), Axis(4, "c")
-    assert spread((6, 4), [a, b, c]) == (Affine.of(a, 3) + Affine.of(b), Affine.of(c))
-    assert spread((2, 1, 12), [a, b, c]) == (Affine.of(a), Affine(), Affine.of(b, 4) + Affine.of(c))
-    assert spread((4, 6), [a, b, c]) is None
-    assert spread((6,), [a, b, c]) is None
-    assert spread((), []) == ()
+    assert index_over_axes((6, 4), [a, b, c]) == (Affine.of(a, 3) + Affine.of(b), Affine.of(c))
+    assert index_over_axes((2, 1, 12), [a, b, c]) == (Affine.of(a), Affine(), Affine.of(b, 4) + Affine.of(c))
+    assert index_over_axes((4, 6), [a, b, c]) is None
+    assert index_over_axes((6,), [a, b, c]) is None
+    assert index_over_axes((), []) == ()

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-from lamina.core.walks import reached
+from lamina.core.walks import reachable
 
 MODES = ("inference", "training", "gradients")
 """inference: eval mode, forward only; training: training mode, forward only; gradients: training mode, forward and backward."""
@@ -141,7 +141,7 @@ class DrawnGraph:
         """Returns the graph without the inputs and nodes that its result does not depend on."""
         count = len(self.inputs)
         last = count + len(self.nodes) - 1
-        wanted = set(reached([last], lambda value: self.nodes[value - count].operands if value >= count else ()))
+        wanted = set(reachable([last], lambda value: self.nodes[value - count].operands if value >= count else ()))
         new = {value: i for i, value in enumerate(sorted(wanted))}
         nodes = [replace(n, operands=tuple(new[v] for v in n.operands)) for i, n in enumerate(self.nodes) if count + i in wanted]
         return replace(self, inputs=tuple(g for i, g in enumerate(self.inputs) if i in wanted), nodes=tuple(nodes))

@@ -8,7 +8,7 @@ from torch_mlir import ir
 from ...ir.affine import row_major
 from ...ir.extern_calls import kernel_call
 from ...ir.reading import shape_of
-from ...ir.rewriting import used
+from ...ir.rewriting import is_used
 from ...ir.sizes import tensor_type
 from .cost import AttentionWork
 from .forward import NAMES, Attention, arguments
@@ -44,7 +44,7 @@ class Gradients:
             return None
         grad, out, sums = (args.pop(name) for name in ("grad", "out", "sums"))
         args.pop("trains_mask")
-        results = tuple(r if used(r) else None for r in op.results)
+        results = tuple(r if is_used(r) else None for r in op.results)
         return Gradients(Attention(**args, result=out), grad, sums, results, masks)
 
     def fits(self) -> bool:

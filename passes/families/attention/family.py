@@ -19,11 +19,11 @@ from .backward import Gradients
 from .cost import candidates, unmeasured
 from .forward import Attention, strides_of_results
 from .launches import SOURCES
-from .masks.dropped import drop
+from .masks.dropped import erase_unused
 from .masks.operands import Masks
 from .masks.parts import Values
 from .schedules import SCHEDULES, Backward, Config, Forward, Specialized, Split
-from .torch_kernels.calls import drops, hand_over
+from .torch_kernels.calls import hand_over, has_dropout
 from .torch_kernels.registry import KERNELS
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class AttentionProblem(Problem):
         sources = [producer(v) for v in op.operands]
         op.erase()
         for source in {o.results[0]: o for o in sources if o is not None}.values():
-            drop(source)
+            erase_unused(source)
 
     def settle(self, inputs: "Sequence[Tensor]") -> None:
         """Makes random inputs fit to measure: hides half of the blocks of a mask that kernels read, and runs the forward pass whose
@@ -103,7 +103,7 @@ class AttentionFamily(Family):
     schedules, sources = SCHEDULES, SOURCES
     reported = Reported(
         "attention op", (*ATTENTION, *(name for kernel in KERNELS for name in kernel.overloads)), slice(2),
-        ("attention_join", "attention_backward_keys"), drops,
+        ("attention_join", "attention_backward_keys"), has_dropout,
         "with dropout, whose random numbers only that knows: both passes are its own",
     )  # fmt: skip
 

@@ -12,7 +12,7 @@ from lamina.core.sizes import is_symbolic, typical
 
 from ...ir.extern_calls import declared_strides, kernel_call
 from ...ir.reading import element_type, shape_of
-from ...ir.rewriting import used
+from ...ir.rewriting import is_used
 from ...ir.sizes import tensor_type
 from .cost import MOST, AttentionWork
 from .masks.dropped import defining_ops
@@ -64,7 +64,7 @@ class Attention:
         if args is None:
             return None
         result, sums = op.results
-        return Attention(**args, result=result, sums=sums if used(sums) else None, masks=masks)
+        return Attention(**args, result=result, sums=sums if is_used(sums) else None, masks=masks)
 
     @property
     def attention(self) -> "Attention":

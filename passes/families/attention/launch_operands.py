@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from lamina.core.dropout import NUMBERS, bound, factor
+from lamina.core.dropout import NUMBERS, keep_bound, keep_scale
 from lamina.core.program import ITEM_BYTES, Call, Ref
-from lamina.core.program_needs import fixed
+from lamina.core.program_needs import require_number
 from lamina.core.sizes import SizeLike, typical
 
-from ..launches import power, strides, tensors
+from ..launches import strides, tensor_core_size, tensors
 from .forward import EXTRAS
 
 _SIDE_BY_SIDE = 16 << 20  # bytes of keys and values of the heads that run at the same time: these stay in the L2
@@ -55,7 +55,7 @@ class Operands:
     @property
     def elements(self) -> tuple[int, int]:
         """Elements of a head of queries and keys, and of values."""
-        return fixed(self.query.shape[3], "attention"), fixed(self.value.shape[3], "attention")
+        return require_number(self.query.shape[3], "attention"), require_number(self.value.shape[3], "attention")
 
     @property
     def constants(self) -> dict[str, Any]:
@@ -69,7 +69,7 @@ class Operands:
             "MASK": (0, 0, 0, 0) if mask is None else strides(mask), "HEADS": heads, "GROUP": heads // self.kv_heads,
             "QUERIES": queries, "KEYS": keys, "SIZE": size, "VALUES": values, "SCALE": self.kwargs["scale"], "HOW": how,
             "BOUNDS": () if bounds is None else strides(bounds), "ALIBI": "slopes" in self.extras,
-            "BATCH": batch, "D": power(size), "E": power(values), "CAUSAL": bool(self.kwargs.get("causal")),
+            "BATCH": batch, "D": tensor_core_size(size), "E": tensor_core_size(values), "CAUSAL": bool(self.kwargs.get("causal")),
             "BLOCKS": () if blocks is None else strides(blocks)[:3], "DROPS": self._drops,
             "CAP": float(self.kwargs.get("cap", 0.0)),
         }  # fmt: skip
@@ -79,8 +79,8 @@ class Operands:
         """Dropout's bound on 16-bit numbers below which a weight is kept, the factor of kept weights, and their share; () without
         dropout."""
         dropout = float(self.kwargs.get("dropout", 0.0))
-        below = bound(dropout)
-        return (below, factor(dropout), below / NUMBERS) if below < NUMBERS else ()
+        below = keep_bound(dropout)
+        return (below, keep_scale(dropout), below / NUMBERS) if below < NUMBERS else ()
 
     def names(self, *rest: str) -> dict[str, str]:
         """Maps parameters to the launch's arguments. rest: parameters for the tensors after the extras. An extra that the call does

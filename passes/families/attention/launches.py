@@ -5,11 +5,11 @@ from typing import Any
 
 from lamina.core.gpu import Gpu
 from lamina.core.program import ITEM_BYTES, Call, Ref
-from lamina.core.program_needs import fixed
+from lamina.core.program_needs import require_number
 from lamina.core.sizes import SizeLike, divisor, is_symbolic, minimum, typical
 from lamina.kernels.gluon import has_gluon
 
-from ..launches import Source, launch, power, strides, tensors
+from ..launches import Source, launch, strides, tensor_core_size, tensors
 from .forward import FORWARD, SPECIALIZED
 from .launch_operands import Operands
 from .schedules import Backward, Forward, Specialized, Split
@@ -66,8 +66,8 @@ def _describe_forward(
 def _split(call: Call) -> dict[str, Any]:
     config, operands = Split.read(_schedule(call)), Operands.of(call)
     batch, heads, queries, keys = operands.scores
-    rows = fixed(heads // operands.kv_heads * queries, "attention of few queries")
-    constants = {**operands.constants, "PARTS": config.parts, "M": power(rows), "N": config.n}
+    rows = require_number(heads // operands.kv_heads * queries, "attention of few queries")
+    constants = {**operands.constants, "PARTS": config.parts, "M": tensor_core_size(rows), "N": config.n}
     flops = 2 * batch * heads * queries * keys * sum(operands.elements)
     names = {**operands.names(), "parts": "y0", "logs": "y1"}
     return launch(
@@ -80,7 +80,7 @@ def _join(call: Call) -> dict[str, Any]:
     batch, heads, queries, count, values = parts.shape
     constants = {
         "OUT": strides(out), "HEADS": heads, "QUERIES": queries, "VALUES": values, "PARTS": count,
-        "P": 1 << (fixed(count, "attention") - 1).bit_length(), "E": power(fixed(values, "attention")),
+        "P": 1 << (require_number(count, "attention") - 1).bit_length(), "E": tensor_core_size(require_number(values, "attention")),
     }  # fmt: skip
     flops = 2 * batch * heads * queries * count * values
     return launch(call, {"parts": "x0", "logs": "x1", "out": "y0"}, constants, batch * heads * queries, flops=flops)
@@ -136,7 +136,7 @@ def _bounds(call: Call) -> dict[str, Any]:
     at_batch, at_head, _, at_key = strides(visible)
     constants = {
         "MASK": (at_batch, at_head, at_key), "OUT": strides(call.outs[0]), "HEADS": heads, "KEYS": keys, "LOW": kwargs["low"],
-        "HIGH": kwargs["high"], "N": min(1024, power(typical(keys))),
+        "HIGH": kwargs["high"], "N": min(1024, tensor_core_size(typical(keys))),
     }  # fmt: skip
     return launch(call, {"mask": "x0", "out": "y0"}, constants, batch * heads)
 

@@ -17,7 +17,7 @@ from lamina.kernels.library import CONVOLUTION, CONVOLUTION_BACKWARD
 from lamina.schedules.convolution_layout import ConvolutionShape
 
 from ...ir.extern_calls import declared_strides
-from ...ir.generics import empty, filled, generic, padded, spread, wide, with_body
+from ...ir.generics import empty, filled, generic, padded, spread, to_f32, with_body
 from ...ir.reading import element_type, shape_of
 from ...ir.sizes import sizes_of, tensor_type
 
@@ -212,7 +212,7 @@ class Convolution:
         def whole(*elements: ir.Value) -> ir.Value:
             """Adds up the parts and the bias, and rounds the sum."""
             value = reduce(arith.addf, elements[:parts])
-            value = arith.addf(value, wide(elements[parts])) if bias else value
+            value = arith.addf(value, to_f32(elements[parts])) if bias else value
             narrow = self.result.element_type
             return value if value.type == narrow else arith.truncf(narrow, value)
 
@@ -245,5 +245,5 @@ def sum_of_channels(grad: ir.Value, type_: ir.Type) -> ir.Value:
     dims = [ir.AffineDimExpr.get(d) for d in range(rank)]
     single = tensor_type(sizes_of(of), ir.F32Type.get()) if half else of
     op = generic(single, [grad, filled(single, 0.0)], [dims, dims[1:2]], rank, [d != 1 for d in range(rank)])
-    total = with_body(op, lambda x, s: arith.addf(s, wide(x) if half else x))
+    total = with_body(op, lambda x, s: arith.addf(s, to_f32(x) if half else x))
     return spread(total, of, make=lambda x: arith.truncf(of.element_type, x)) if half else total

@@ -24,7 +24,7 @@ from ...ir.sizes import sizes_attribute, sizes_of, tensor_type
 from ..surroundings import calls
 from .calls import FIRST_NUMBER, Convolution, has_fixed_window, sum_of_channels
 from .depthwise_gradients import reversed_windows
-from .few_channels import FEW, Window, widened
+from .few_channels import FEW, Window, with_more_channels
 from .one_row import numbers_with_row, row_added, row_dropped, with_row
 from .weight_sums import weight_sums
 
@@ -117,7 +117,7 @@ def _forward(op: ir.Operation, gpu: Gpu) -> list[ir.Value] | None:
     if call.is_one_dimensional:
         row = with_row(type_)
         out = row_dropped(call.as_image().call(row, sizes_attribute(row_major(sizes_of(row)))))
-    elif plain and half and (wider := widened(image, weight, call.window, sizes_of(type_), gpu)) is not None:
+    elif plain and half and (wider := with_more_channels(image, weight, call.window, sizes_of(type_), gpu)) is not None:
         image, weight, window = wider
         out = replace(call, image=image, weight=weight, how=(*map(encoded, window), *call.how[3:])).call(type_, strides)
     elif bias is not None:

@@ -27,7 +27,7 @@ from ...ir.reshapes import collapse
 from ...ir.sizes import tensor_type
 from ...space.contraction import Unfit
 from ...space.direct_convolution import WINDOW, direct_convolution_of
-from ..surroundings import ValueMap, copy_body, group_before, reader, replace_by, space_of, strides_of
+from ..surroundings import ValueMap, copy_body, group_before, only_reader, replace_by, space_of, strides_of
 from .calls import Convolution, channels_last
 from .image_rows import as_image, as_rows, image_type, is_rows
 from .one_row import row_added, row_dropped, with_row, without_row
@@ -86,7 +86,7 @@ def replace_by_direct(op: ir.Operation) -> bool:
     convolution = GroupedConvolution.read(op)
     if convolution is None:
         return False
-    group = reader(op)
+    group = only_reader(op)
     with op.context:
         weight = _weight(op, convolution.weight)
         for after in [group, None] if group is not None else [None]:

@@ -16,7 +16,7 @@ from ...ir.reading import Untraceable, shape_of
 from ...ir.reshapes import collapse
 from ...space.contraction import Unfit
 from ...space.planes.convolution import PLANES, PlaneWindow, planes_of
-from ..surroundings import ValueMap, calls, copy_body, group_before, reader, replace_by, space_of
+from ..surroundings import ValueMap, calls, copy_body, group_before, only_reader, replace_by, space_of
 from .calls import Convolution
 from .depthwise_gradients import DepthwiseGradients
 from .depthwise_signals import as_image
@@ -61,7 +61,7 @@ class _PlaneConvolution(Convolution):
 
 
 def _replace(call: _PlaneConvolution) -> None:
-    op, after = call.op, reader(call.op)
+    op, after = call.op, only_reader(call.op)
     with op.context:
         for group in [after, None] if after is not None else [None]:
             new = _group_of(call, group)

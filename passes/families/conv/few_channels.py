@@ -36,7 +36,7 @@ class Window(NamedTuple):
         return tuple(size) != (1, 1) and self == (tuple(size), (0, 0), (1, 1))
 
 
-def widened(
+def with_more_channels(
     image: ir.Value, weight: ir.Value, window: Window, result: Sequence[SizeLike], gpu: Gpu
 ) -> tuple[ir.Value, ir.Value, Window] | None:
     """Emits image and weight of a convolution of more channels with the same result; None if there are enough, or if more do

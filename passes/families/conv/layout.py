@@ -15,11 +15,11 @@ from ...ir.affine import row_major
 from ...ir.extern_calls import memory_strides
 from ...ir.generics import copied
 from ...ir.reading import ops_in, shape_of
-from ...ir.rewriting import bodies
+from ...ir.rewriting import function_bodies
 from ...ir.sizes import sizes_attribute
 from ...ir.views import WHOLE_VIEWS, is_view, layout_through, through_views
 from .calls import Convolution, channels_last
-from .layout_cost import cheapest
+from .layout_cost import channels_last_calls
 from .layout_cpu import suits_frozen, suits_slow
 
 StridesOf = Callable[[tuple[int, ...]], tuple[int, ...]]  # of a shape, in a layout
@@ -52,14 +52,14 @@ class ChooseLayout(Pass):
 
     def run(self, module: ir.Module) -> None:
         """Sets the strides of the convolutions, and copies operands where needed."""
-        for block in bodies(module):
+        for block in function_bodies(module):
             with module.context:
                 self._choose(block.owner.operation, [call for op in ops_in(block) if (call := Convolution.read(op))])
 
     def _choose(self, function: ir.Operation, calls: list[Convolution]) -> None:
         if self.target is not None and self.target.is_gpu:
             calls = [call for call in calls if call.uses_tensor_cores]
-            last = cheapest(function, calls, self.target.gpu)
+            last = channels_last_calls(function, calls, self.target.gpu)
             for call in calls:
                 if call in last:
                     _change(call, copied=True)

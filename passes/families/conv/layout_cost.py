@@ -48,7 +48,7 @@ class Edge:
         return self.cost if chosen[self.a] != other else 0.0
 
 
-def cheapest(function: ir.Operation, calls: Sequence[Convolution], gpu: Gpu) -> list[Convolution]:
+def channels_last_calls(function: ir.Operation, calls: Sequence[Convolution], gpu: Gpu) -> list[Convolution]:
     """Returns the calls that should have their channels last."""
     costs = [_seconds(call, gpu) for call in calls]
     edges = list(_edges(function, calls, gpu))

@@ -22,7 +22,7 @@ from lamina.core.dtypes import HALF
 from lamina.core.layout import Layout
 
 from ...ir.affine import Affine, Axis, SplitAxis, offset, row_major
-from ...ir.expressions import Apply, Const, Expr, Load, missing
+from ...ir.expressions import Apply, Const, Expr, Load, unlisted
 from ...ir.locations import fused, model_ops
 from ...ir.reading import Untraceable, compute_type, element_type, shape_of
 from ...ir.views import RESHAPES
@@ -193,7 +193,7 @@ class _Epilogue:
 
     def _line(self, e: Expr) -> int:
         """Returns the number of an expression's line, which comes after those of its operands."""
-        for x in missing(e, self.known):
+        for x in unlisted(e, self.known):
             self.known[x] = self._add(self._written(x))
         return self.known[e]
 

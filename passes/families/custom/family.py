@@ -18,7 +18,7 @@ from ...ir.sizes import read_sizes
 from ...ir.views import layout_through, through_views
 from ...space.contraction import Unfit
 from ..choice import CHOICE, Choice
-from ..problem import CallProblem, Family, surrounded
+from ..problem import CallProblem, Family, describe_with_groups
 from ..surroundings import is_open, kernels
 from .epilogue import epilogue_of
 
@@ -84,7 +84,7 @@ class CustomProblem(CallProblem):
     def what(self) -> str:
         """The kernel's name, with its operands and results."""
         tensors = (f"{element_type(v)} {'x'.join(map(str, shape_of(v)))}" for v in (*self.op.operands, *self.op.results))
-        return surrounded(self, f"{self.op.attributes['kwargs']['name'].value} {', '.join(tensors)}")
+        return describe_with_groups(self, f"{self.op.attributes['kwargs']['name'].value} {', '.join(tensors)}")
 
     @property
     def reference(self) -> Choice:

@@ -36,7 +36,7 @@ class BlockSums:
             return None
         along, rank, centered = g.reduced.index(True) - 1, len(g.reduced) - 1, _CENTERED in g.op.attributes
         parts = producer(g.op.operands[0])
-        if parts is None or parts.name != "tensor.expand_shape" or not (centered or adds(g)):
+        if parts is None or parts.name != "tensor.expand_shape" or not (centered or is_plain_sum(g)):
             return None
         size, kept = g.extents[along + 1], tuple((0, ((d, 1),)) for d in range(rank + 1) if d != along + 1)
         whole = (*g.extents[:along], g.extents[along] * size, *g.extents[along + 2 :])
@@ -98,17 +98,17 @@ class SumReduction:
 
 def blocks_type(shape: Sequence[int], along: int, size: int) -> ir.RankedTensorType:
     """Returns the type of the sums of blocks of `size` elements along a dimension."""
-    return f32([-(-n // size) if d == along else n for d, n in enumerate(shape)])
+    return f32_tensor([-(-n // size) if d == along else n for d, n in enumerate(shape)])
 
 
-def added(value: ir.Value, init: ir.Value, reduced: Sequence[bool], out: Sequence[ir.AffineExpr]) -> ir.Value:
+def emit_sum(value: ir.Value, init: ir.Value, reduced: Sequence[bool], out: Sequence[ir.AffineExpr]) -> ir.Value:
     """Emits the sum of a tensor over its reduced dimensions, from `init`. out: the indexing map of the result."""
     dims = [ir.AffineDimExpr.get(d) for d in range(len(reduced))]
     sums = generic(init.type, [value, init], [dims, out], len(reduced), reduced)
     return with_body(sums, lambda x, s: arith.addf(s, x))
 
 
-def f32(shape: Iterable[int]) -> ir.RankedTensorType:
+def f32_tensor(shape: Iterable[int]) -> ir.RankedTensorType:
     """Returns the type of an f32 tensor of this shape."""
     return ir.RankedTensorType.get(list(shape), ir.F32Type.get())
 
@@ -128,7 +128,7 @@ def _unpadded(value: ir.Value, dim: int, least: int) -> ir.Value:
 def sum_of_f32(op: ir.Operation) -> Generic:
     """Reads an f32 sum reduction; raises Unfit for other ops."""
     g = Generic.read(op)
-    if term(g) is None or str(ir.RankedTensorType(op.results[0].type).element_type) != "f32":
+    if summed_term(g) is None or str(ir.RankedTensorType(op.results[0].type).element_type) != "f32":
         raise Unfit("a reduction that is not a sum of f32")
     return g
 
@@ -138,20 +138,20 @@ def is_reduction(op: ir.Operation) -> bool:
     return op.name == "linalg.generic" and any("reduction" in str(kind) for kind in op.attributes["iterator_types"])
 
 
-def terms(g: Generic, value: ir.Value) -> ir.Value:
+def emit_terms(g: Generic, value: ir.Value) -> ir.Value:
     """Emits the terms that a sum adds, its body applied to each element of `value`; `value` itself if that is no change."""
-    if adds(g):
+    if is_plain_sum(g):
         return value
     shape, rank = shape_of(value), len(shape_of(value))
     dims = [ir.AffineDimExpr.get(d) for d in range(rank)]
-    terms_op = generic(f32(shape), [value, empty(f32(shape))], [dims, dims], rank, [False] * rank)
+    terms_op = generic(f32_tensor(shape), [value, empty(f32_tensor(shape))], [dims, dims], rank, [False] * rank)
 
     def body(x: ir.Value, _: ir.Value) -> ir.Value:
         """Computes the term that is summed."""
         *ops, _, _ = g.block.operations
         values = {g.block.arguments[0]: x}
         copy_ops(ops, values)
-        return values[term(g)]
+        return values[summed_term(g)]
 
     return with_body(terms_op, body)
 
@@ -173,13 +173,13 @@ def elements_of(loop: int, n: int, columns: int) -> ir.Value:
     return arith.sitofp(ir.F32Type.get(), arith.index_cast(ir.IntegerType.get_signless(32), count))
 
 
-def adds(g: Generic) -> bool:
+def is_plain_sum(g: Generic) -> bool:
     """Returns whether a generic sums the elements of its one operand as they are, with an identity map."""
-    found = term(g)
+    found = summed_term(g)
     return found is not None and found == g.block.arguments[0]
 
 
-def term(g: Generic) -> ir.Value | None:
+def summed_term(g: Generic) -> ir.Value | None:
     """Returns the value in a generic's body that it adds up, with one operand and an identity map; None for other generics."""
     whole = tuple((0, ((i, 1),)) for i in range(len(g.reduced)))
     if not any(g.reduced) or g.inputs != 1 or g.maps[0] != whole:

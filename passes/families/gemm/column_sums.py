@@ -9,8 +9,8 @@ from torch_mlir.dialects import tensor
 
 from ...ir.reading import producer, shape_of
 from ...space.contraction import Unfit
-from .block_sums import BlockSums, SumReduction, added, blocks_type, f32, is_reduction, sum_of_f32, terms
-from .row_sums import depending
+from .block_sums import BlockSums, SumReduction, blocks_type, emit_sum, emit_terms, f32_tensor, is_reduction, sum_of_f32
+from .row_sums import dependents
 
 
 @dataclass(frozen=True)
@@ -54,9 +54,9 @@ class ColumnSum(SumReduction):
     def blocks(self, value: ir.Value, rows: int) -> ir.Value:
         """Emits the sums of blocks of `rows` rows. value: stands for `summed`."""
         m, n = self._shape
-        value, rank = terms(self.of, value), len(shape_of(value))
+        value, rank = emit_terms(self.of, value), len(shape_of(value))
         if rank > 2:
-            value = tensor.collapse_shape(f32([m, n]), value, [list(range(rank - 1)), [rank - 1]])
+            value = tensor.collapse_shape(f32_tensor([m, n]), value, [list(range(rank - 1)), [rank - 1]])
         return BlockSums(value, rows, 0).emit()
 
     def total(
@@ -66,14 +66,16 @@ class ColumnSum(SumReduction):
         part_sizes, n = list(self.of.extents[: self.part_loops]), self.of.extents[-1]
         split = [*part_sizes, shape_of(sums)[0] // math.prod(part_sizes), n]
         if part_sizes:
-            sums = tensor.expand_shape(f32(split), sums, [list(range(self.part_loops + 1)), [self.part_loops + 1]], [], split)
+            sums = tensor.expand_shape(
+                f32_tensor(split), sums, [list(range(self.part_loops + 1)), [self.part_loops + 1]], [], split
+            )
         last = len(self.of.reduced) - 1
         places = [
             self.part_loops + 1 if i == last else i
             for _, loop_terms in self.of.maps[1]
             for i in [loop_terms[0][0] if loop_terms else -1]
         ]
-        return added(sums, init, [*[False] * self.part_loops, True, False], _dims(*places))
+        return emit_sum(sums, init, [*[False] * self.part_loops, True, False], _dims(*places))
 
 
 def column_sums(body: Sequence[ir.Operation], rows: int, columns: int, block: int) -> list[ColumnSum]:
@@ -84,7 +86,7 @@ def column_sums(body: Sequence[ir.Operation], rows: int, columns: int, block: in
         raise Unfit("no sum over the rows of the product")
     if any(s.part % block for s in sums if s.part_loops):
         raise Unfit(f"sums over parts of the rows, which blocks of {block} do not fill")
-    late = depending(body, [s.result for s in sums])
+    late = dependents(body, [s.result for s in sums])
     if any(s.summed in late for s in sums):
         raise Unfit("a sum over rows of what depends on another")
     return sums

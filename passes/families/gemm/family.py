@@ -21,9 +21,9 @@ from ..conv.depthwise import fits_direct, replace_by_direct
 from ..conv.implicit_gemm import ImplicitGemm
 from ..problem import Family, Problem, Reported
 from ..surroundings import plain_name, strides_of
-from .problem import GemmProblem, gemm_problems, joined
-from .products import Product, computed
-from .prologues import feeding
+from .problem import GemmProblem, as_one_group, gemm_problems
+from .products import Product, read_product
+from .prologues import prologue_of
 from .split_k import split_inner
 from .work import work_of
 
@@ -52,7 +52,7 @@ class ProductProblem(Problem):
     @property
     def before(self) -> Sequence[ir.Operation]:
         """The prologue, whether a kernel covers it or not."""
-        return feeding(self.of.ops)
+        return prologue_of(self.of.ops)
 
     @property
     def factors(self) -> Sequence[ir.Value]:
@@ -71,7 +71,7 @@ class ProductProblem(Problem):
     def default(self, gpu: Gpu | None) -> Choice:
         """Returns the cost model's choice: the library's where nothing surrounds a product, and for convolutions, whose estimates
         were never held against measurements."""
-        groups = [g for g in (*feeding(self.ops), self.group) if g is not None and g.name == "graph.group"]
+        groups = [g for g in (*prologue_of(self.ops), self.group) if g is not None and g.name == "graph.group"]
         if gpu is None or not groups or Product.read(self.ops[0]) is None:
             return LIBRARY
         values = [v for op in (*self.ops, *groups) for v in (*op.operands, *op.results)]
@@ -103,7 +103,7 @@ class ProductProblem(Problem):
         if choice.cover == "prologue" and not problem.before:
             raise Unfit("no group makes a factor of the product, and nothing else")
         fewer = _for_fewer(problem, config, target) if self.of.is_open else None
-        group = joined(problem, config) if config.parts == 1 else split_inner(problem, config.parts)
+        group = as_one_group(problem, config) if config.parts == 1 else split_inner(problem, config.parts)
         Choice(config).write(group)
         if fewer is not None:
             group.attributes[SMALLER] = fewer
@@ -118,7 +118,7 @@ class GemmFamily(Family):
 
     def reads(self, op: ir.Operation) -> bool:
         """Returns whether a GEMM kernel may compute a call."""
-        return computed(op) is not None
+        return read_product(op) is not None
 
     def problems(self, module: ir.Module) -> Iterator[ProductProblem]:
         """Yields a problem for each call, or for those that meet in one group."""

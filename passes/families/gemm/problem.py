@@ -15,10 +15,10 @@ from ...space.contraction import MOST, Contraction, Unfit, extent
 from ...space.direct_convolution import WINDOW
 from ..choice import CHOICE, Cover
 from ..conv.implicit_gemm import ImplicitGemm
-from ..surroundings import ValueMap, calls, copy_body, group_before, is_open, reader, replace_by
+from ..surroundings import ValueMap, calls, copy_body, group_before, is_open, only_reader, replace_by
 from .contractions import product_in
-from .products import Product, computed
-from .prologues import compute_before, erase_before, feeding, read_before
+from .products import Product, read_product
+from .prologues import compute_before, erase_before, prologue_of, read_before
 from .split_glu import in_halves, may_meet
 from .split_groups import Pieces, split_at_sums
 
@@ -55,7 +55,7 @@ class GemmProblem:
         """Returns the problem of the ops that a choice covers."""
         if cover == "first":
             return GemmProblem(self.ops[:1], self.group)
-        return replace(self, before=feeding(self.ops)) if cover == "prologue" else self
+        return replace(self, before=prologue_of(self.ops)) if cover == "prologue" else self
 
 
 def gemm_problems(module: ir.Module) -> Iterator[GemmProblem]:
@@ -65,7 +65,7 @@ def gemm_problems(module: ir.Module) -> Iterator[GemmProblem]:
     number = {op.results[0]: i for i, op in enumerate(ops) if len(op.results)}  # an op's hash changes with its operands
     covered: set[int] = set()
     for i, op in enumerate(ops):
-        if i not in covered and computed(op) is not None:
+        if i not in covered and read_product(op) is not None:
             problem = problem_of(op)
             covered.update(number[o.results[0]] for o in problem.ops)
             yield problem
@@ -73,7 +73,7 @@ def gemm_problems(module: ir.Module) -> Iterator[GemmProblem]:
 
 def problem_of(op: ir.Operation) -> GemmProblem:
     """Returns the problem that the call of a product or convolution belongs to, without a prologue."""
-    group = reader(op)
+    group = only_reader(op)
     if group is not None:
         together = GemmProblem(
             tuple(o for v in group.operands if (o := producer(v)) is not None and _may_join(o, op, group)), group
@@ -89,7 +89,7 @@ def _may_join(op: ir.Operation, other: ir.Operation, group: ir.Operation) -> boo
     """Returns whether `op` may share a kernel with `other`, which `group` reads: both have the same left operand and
     graph.choice."""
     one, two = Product.read(op), Product.read(other)
-    if one is None or two is None or (reader(op) or op) != group:
+    if one is None or two is None or (only_reader(op) or op) != group:
         return False
     mine, its = (str(o.attributes[CHOICE]) if CHOICE in o.attributes else "" for o in (op, other))
     if mine != its:
@@ -127,7 +127,7 @@ class GemmProgram:
         erase_before(problem.before)
 
 
-def joined(problem: GemmProblem, config: GemmConfig = BLOCK) -> ir.Operation:
+def as_one_group(problem: GemmProblem, config: GemmConfig = BLOCK) -> ir.Operation:
     """Replaces a problem by one group, and returns it; only its first call where one kernel cannot compute the whole problem. If
     the epilogue has row sums, the group yields sums over blocks of columns, and another group computes the rest. Raises Unfit, with
     nothing changed, where a kernel cannot compute the first call either."""
@@ -174,7 +174,7 @@ def _build(
 ) -> GemmProgram:
     """Builds the candidate for a problem, in front of it. emit: emits a product on the block's arguments. Raises Unfit if a
     kernel with these tiles cannot compute it."""
-    products = [p for op in problem.ops if (p := computed(op)) is not None]
+    products = [p for op in problem.ops if (p := read_product(op)) is not None]
     group, sums = problem.group, [op.results[0] for op in problem.ops]
     after = [] if group is None else [v for v in group.operands if v not in sums]
     prologue_results = {r for op in problem.before for r in op.results}

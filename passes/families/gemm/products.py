@@ -12,7 +12,7 @@ from lamina.core.sizes import SizeLike
 from lamina.dialects.graph import TF32
 from lamina.kernels.library import PRODUCTS, SCALED_PRODUCT
 
-from ...ir.generics import empty, generic, in_parts, sums_of_products, tf32_or_half, wide, with_body
+from ...ir.generics import empty, generic, in_parts, sums_of_products, tf32_or_half, to_f32, with_body
 from ...ir.reading import shape_of
 from ...ir.sizes import sizes_of, tensor_type
 from ..conv.implicit_gemm import ImplicitGemm
@@ -110,13 +110,13 @@ class Product:
             value = _scaled(reduce(arith.addf, elements[:parts]), self.alpha)
             value = reduce(arith.mulf, elements[parts:count], value)
             for term in elements[count:-1]:
-                value = arith.addf(value, _scaled(wide(term), self.beta))
+                value = arith.addf(value, _scaled(to_f32(term), self.beta))
             return value if self.result.element_type == ir.F32Type.get() else arith.truncf(self.result.element_type, value)
 
         return with_body(out, epilogue)
 
 
-def computed(op: ir.Operation) -> Product | ImplicitGemm | None:
+def read_product(op: ir.Operation) -> Product | ImplicitGemm | None:
     """Reads the product or convolution that a graph.extern calls, where a GEMM kernel may compute it."""
     return Product.read(op) or ImplicitGemm.read(op)
 

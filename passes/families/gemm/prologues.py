@@ -13,7 +13,7 @@ from .block_sums import is_reduction
 from .products import Product
 
 
-def feeding(ops: Sequence[ir.Operation]) -> tuple[ir.Operation, ...]:
+def prologue_of(ops: Sequence[ir.Operation]) -> tuple[ir.Operation, ...]:
     """Returns the prologue of some products, in program order: the pointwise groups with one result that only these products read,
     as operands, and the views in between. A group that is the only user of another product is left to that one, as its epilogue."""
     prologue: dict[ir.Operation, None] = {}

@@ -9,14 +9,25 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith, tensor
 
 from ...ir.affine import NotAffine, SplitAxis
-from ...ir.axes import Axes, splitting
+from ...ir.axes import Axes, retry_with_splits
 from ...ir.expressions import Apply, Const, Expr, Load
 from ...ir.generics import generic, with_body
 from ...ir.reading import Untraceable, shape_of
 from ...ir.rewriting import read_by
 from ...space.contraction import Unfit
 from ...trace.trace import Tracer
-from .block_sums import BlockSums, SumReduction, added, adds, blocks_type, elements_of, f32, is_reduction, sum_of_f32, terms
+from .block_sums import (
+    BlockSums,
+    SumReduction,
+    blocks_type,
+    elements_of,
+    emit_sum,
+    emit_terms,
+    f32_tensor,
+    is_plain_sum,
+    is_reduction,
+    sum_of_f32,
+)
 
 
 @dataclass(frozen=True)
@@ -56,7 +67,7 @@ class RowSum(SumReduction):
 
     def about_mean(self, of: "RowSum") -> "RowSum | None":
         """Returns this with `about` set to `of`, where it sums distances from the mean by that sum, or their squares; else None."""
-        plain = adds(self.of) and adds(of.of)
+        plain = is_plain_sum(self.of) and is_plain_sum(of.of)
         if not plain or shape_of(self.operand) != shape_of(of.operand) or any(of.of.reduced[: of.outer]):
             return None
         axes = Axes(shape_of(self.operand))
@@ -67,7 +78,7 @@ class RowSum(SumReduction):
             return tracer.element(self.operand, axes.index), tracer.element(of.operand, axes.index)
 
         try:
-            away, x = splitting(build, axes)
+            away, x = retry_with_splits(build, axes)
         except (SplitAxis, NotAffine, Untraceable):
             return None
         squared = isinstance(away, Apply) and away.op == "arith.mulf" and away.operands[0] is away.operands[1]
@@ -89,10 +100,10 @@ class RowSum(SumReduction):
 
     def blocks(self, value: ir.Value, columns: int) -> ir.Value:
         """Emits the sums of blocks of `columns` columns. value: stands for `summed`."""
-        shape, value = shape_of(value), terms(self.of, value)
+        shape, value = shape_of(value), emit_terms(self.of, value)
         rows = [[i] for i in range(self.outer)]
         if len(shape) > self.outer + 1:
-            flat = f32([*shape[: self.outer], math.prod(shape[self.outer :])])
+            flat = f32_tensor([*shape[: self.outer], math.prod(shape[self.outer :])])
             value = tensor.collapse_shape(flat, value, [*rows, list(range(self.outer, len(shape)))])
         return BlockSums(value, columns, self.outer, self.squared).emit()
 
@@ -115,7 +126,7 @@ class RowSum(SumReduction):
         out = self._places(here)
         kinds = [*g.reduced[: self.outer], True]
         if self.about is None:
-            return added(sums, init, kinds, out)
+            return emit_sum(sums, init, kinds, out)
         n, of = math.prod(g.extents[self.outer :]), self.about.result
         reduction = generic(
             g.op.results[0].type, [sums, parts[of], totals[of], init], [here, here, self.about._places(here), out], rank, kinds
@@ -138,7 +149,7 @@ def row_sums(body: Sequence[ir.Operation], columns: int) -> list[RowSum]:
     sums: list[RowSum] = []
     for op in filter(is_reduction, body):
         one = RowSum.read(op, columns)
-        before = [s for s in sums if one.operand in depending(body, [s.result])]
+        before = [s for s in sums if one.operand in dependents(body, [s.result])]
         about = next((centered for s in before if s.about is None and (centered := one.about_mean(s))), None)
         if before and about is None:
             raise Unfit("a sum along rows of what depends on another")
@@ -148,7 +159,7 @@ def row_sums(body: Sequence[ir.Operation], columns: int) -> list[RowSum]:
     return sums
 
 
-def depending(ops: Iterable[ir.Operation], on: Iterable[ir.Value]) -> set[ir.Value]:
+def dependents(ops: Iterable[ir.Operation], on: Iterable[ir.Value]) -> set[ir.Value]:
     """Returns some values and all that depend on them through `ops`."""
     late = set(on)
     for op in ops:

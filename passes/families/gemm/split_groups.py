@@ -13,7 +13,7 @@ from ...ir.rewriting import copy_ops, read_by
 from ...space.contraction import Unfit
 from ..surroundings import ValueMap, group_before
 from .column_sums import ColumnSum, column_sums
-from .row_sums import RowSum, depending, row_sums
+from .row_sums import RowSum, dependents, row_sums
 
 AnySum = RowSum | ColumnSum
 
@@ -51,12 +51,12 @@ def split_at_sums(group: ir.Operation, products: Sequence[ir.Value], config: Gem
     totals = [s.result for s in sums]
     operands = dict(zip(block.arguments, group.operands, strict=True))
     others = {a: v for a, v in operands.items() if v not in products}
-    after_sums = depending(body, totals)
+    after_sums = dependents(body, totals)
     results = dict.fromkeys(end.operands)
     wanted = [v for v in results if v in after_sums]
     # The epilogue stores the results that need no sum, and what the later pieces read of the products.
     ops, _ = _slice(block, wanted, [*totals, *operands])
-    of_products = depending(body, [a for a in operands if a not in others]) - after_sums
+    of_products = dependents(body, [a for a in operands if a not in others]) - after_sums
     read = {_narrow(v): None for op in ops if op.results[0] in after_sums for v in read_by(op) if v in of_products}
     stored = list(dict.fromkeys([*(v for v in results if v not in after_sums), *read]))
     first = _epilogue(group, operands, stored, sums, width)

@@ -14,7 +14,7 @@ from ..conv.implicit_gemm import ImplicitGemm
 from ..surroundings import ValueMap, copy_body, group_before, replace_by, space_of
 from .contractions import product_in
 from .problem import GemmProblem
-from .products import Product, computed
+from .products import Product, read_product
 from .prologues import compute_before, erase_before, read_before
 
 Computed = Product | ImplicitGemm
@@ -24,7 +24,7 @@ def split_inner(problem: GemmProblem, parts: int) -> ir.Operation:
     """Replaces a problem by a group that sums each of `parts` parts of the inner dimension in f32, which it returns, and a second
     group that adds them, always in the same order, and computes any epilogue. Raises Unfit, with nothing changed, where tiles
     cannot compute the sums."""
-    products = [p for op in problem.ops if (p := computed(op)) is not None]
+    products = [p for op in problem.ops if (p := read_product(op)) is not None]
     inner = products[0].sizes[3]
     if inner % parts:
         raise Unfit(f"an inner dimension of {inner} in {parts} parts")

@@ -13,8 +13,8 @@ from lamina.schedules.prologue_cost import Fed
 
 from ...ir.affine import Affine
 from ...ir.expressions import Apply, Expr, Load
-from ...ir.reading import bytes_of, width
-from ...space.contraction import FLOAT8, Contraction, Unfit, outside
+from ...ir.reading import bytes_of, element_bits
+from ...space.contraction import FLOAT8, Contraction, Unfit, outside_products
 from ...space.schedule import bits
 from ...trace.costs import COST
 from .problem import BLOCK, GemmProblem, GemmProgram, best_of
@@ -35,7 +35,7 @@ def work_of(problem: GemmProblem) -> GemmWork | None:
 def _work(program: GemmProgram, problem: GemmProblem) -> GemmWork:
     product = program.product
     batch, m, n, k = map(typical, (product.batches, *product.sizes))
-    after = _computed(*(outside(r.expr, product.products) for r in product.results))
+    after = _computed(*(outside_products(r.expr, product.products) for r in product.results))
     writes = sum(bytes_of(v) for v in program.group.results)
     item, count = 4 if product.factors == "tf32" else bits(product.factors) // 8, len(product.products)
     fed, follows = _fed(product, problem.before) if problem.before else None, problem.group is not None
@@ -47,7 +47,7 @@ def _work(program: GemmProgram, problem: GemmProblem) -> GemmWork:
 def _fed(product: Contraction, before: Sequence[ir.Operation]) -> Fed:
     batch, m, n, k = map(typical, (product.batches, *product.sizes))
     groups = [op for op in before if op.name == "graph.group"]
-    left, right = (_computed(*(outside(e, ()) for e in side)) for side in ([product.a], product.bs))
+    left, right = (_computed(*(outside_products(e, ()) for e in side)) for side in ([product.a], product.bs))
     stored = sum(bytes_of(op.results[0]) for op in groups)
     reads = sum(bytes_of(v) for v in dict.fromkeys(v for op in groups for v in op.operands))
     return Fed(batch * m * k * left[0], batch * n * k * right[0], reads, stored, len(groups))
@@ -62,9 +62,9 @@ def _waste(program: GemmProgram) -> int:
         """Returns the bytes of one access of all tiles."""
         at = of.merged.index(at)
         steps = [abs(typical(at.coefficient(axis))) for axis in (of.m, of.n) if axis is not None and at.coefficient(axis)]
-        return bytes_of(v) * (min(min(steps, default=1), max(8 * SECTOR // width(v), 1)) - 1)
+        return bytes_of(v) * (min(min(steps, default=1), max(8 * SECTOR // element_bits(v), 1)) - 1)
 
-    loads = {e for r in of.results for e in outside(r.expr, of.products) if isinstance(e, Load)}
+    loads = {e for r in of.results for e in outside_products(r.expr, of.products) if isinstance(e, Load)}
     sums = list(zip_longest(of.summed, of.stacked, fillvalue=0))
     stores = [
         (r.at, v) for v, r, (rows, columns) in zip(program.group.results, of.results, sums, strict=True) if not rows | columns

@@ -21,9 +21,9 @@ from lamina.dialects.graph import CALLS
 from lamina.kernels.library import CONVOLUTION_RELU
 
 from ...ir.affine import Affine
-from ...ir.expressions import Apply, Const, Expr, Interner, Load, missing, walk
+from ...ir.expressions import Apply, Const, Expr, Interner, Load, unlisted, walk
 from ...ir.extern_calls import declared_strides
-from ...ir.generics import empty, generic, wide, with_body
+from ...ir.generics import empty, generic, to_f32, with_body
 from ...ir.reading import bytes_of, element_type, elements_of, producer, shape_of
 from ...ir.reshapes import collapsed
 from ...ir.sizes import read_sizes, sizes_of, tensor_type
@@ -165,7 +165,7 @@ class _Fused:
 
             def element(*given: ir.Value) -> ir.Value:
                 """Computes one element in f32."""
-                *first, _ = map(wide, given)
+                *first, _ = map(to_f32, given)
                 value = _emitted(each, dict(zip(loads, first[len(whole) :], strict=True)))
                 value = arith.mulf(first[0], value) if whole else value
                 return value if value.type == of.element_type else arith.truncf(of.element_type, value)
@@ -223,7 +223,7 @@ def _folded(steps: Sequence[Step], make: Interner) -> tuple[Expr | None, Expr | 
 def _emitted(e: Expr, known: Mapping[Expr, ir.Value]) -> ir.Value:
     """Emits f32 arithmetic on the values that expressions are known to have."""
     values, f32 = dict(known), ir.F32Type.get()
-    for x in missing(e, values):
+    for x in unlisted(e, values):
         if isinstance(x, Const):
             values[x] = arith.constant(f32, float(x.value))
         elif isinstance(x, Apply):

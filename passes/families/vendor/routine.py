@@ -78,16 +78,16 @@ class Routine(Protocol):
         return False
 
 
-def covers(call: VendorCall, problem: Problem) -> bool:
+def covers_epilogue(call: VendorCall, problem: Problem) -> bool:
     """Returns whether a call computes a problem's epilogue, too."""
     return problem.group is not None and call.results[0] in list(problem.group.results)
 
 
-def take(call: VendorCall | None, problem: Problem) -> None:
+def replace_by_call(call: VendorCall | None, problem: Problem) -> None:
     """Replaces a problem's calls, and the epilogue if it is covered, by a routine's call. Raises Unfit without one."""
     if call is None:
         raise Unfit("the routine is for other calls")
-    group = problem.group if covers(call, problem) else None
+    group = problem.group if covers_epilogue(call, problem) else None
     covered = [*problem.ops, *([group] if group is not None else [])]
     types = call.result_types or [(v.type, strides_of(v)) for v in call.results]
     feeding = [feeder for op in problem.ops for v in op.operands if (feeder := producer(v)) is not None]

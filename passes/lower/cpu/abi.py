@@ -14,7 +14,7 @@ from ...ir.emit import Emit
 from ...ir.locations import where
 from ...ir.reading import name_of, ops_in
 from ...ir.rewriting import replace_op
-from ..buffers import promises
+from ..buffers import argument_attributes
 
 BODY_SUFFIX = ".body"
 
@@ -29,7 +29,8 @@ def outline(function: ir.Operation, ops: dict[str, list[ir.Operation]], has_chec
     block = function.regions[0].blocks[0]
     types = [_checked(a.type, function, name) for a in block.arguments]
     attributes = [
-        ir.DictAttr.get(dict.fromkeys(names, ir.UnitAttr.get())) for names in promises(function, list(block.arguments), ops)
+        ir.DictAttr.get(dict.fromkeys(names, ir.UnitAttr.get()))
+        for names in argument_attributes(function, list(block.arguments), ops)
     ]
     index, i64 = ir.IndexType.get(), ir.IntegerType.get_signless(64)
     if has_checks:

@@ -18,7 +18,7 @@ from .arithmetic import compute_in_f32
 MOVES = {"arith.select", "arith.constant", "arith.bitcast"}
 
 
-def uses(function: ir.Operation) -> bool:
+def uses_bf16(function: ir.Operation) -> bool:
     """Returns whether a tile program's memory holds bf16."""
     return any(_is_bf16(a.type) for a in function.regions[0].blocks[0].arguments)
 

@@ -9,14 +9,14 @@ from torch_mlir import ir
 
 from ...ir.emit import Emit
 from ...ir.index_ranges import Ranges
-from ...ir.reading import number_of, producer, width
+from ...ir.reading import element_bits, number_of, producer
 from ...ir.rewriting import replace_op
 from ...ir.sizes import i64
 
 REGISTER = 256  # bits of a register of AVX2
 
 
-def narrow(op: ir.Operation, ranges: Ranges) -> None:
+def narrow_masked_load(op: ir.Operation, ranges: Ranges) -> None:
     """Replaces a masked load of rank 1 by narrower ones, if its mask is a conjunction that selects no lane of some register.
 
     op  a vector.maskedload or a vector.transfer_read
@@ -28,8 +28,8 @@ def narrow(op: ir.Operation, ranges: Ranges) -> None:
     defining = producer(mask)
     if of.rank != 1 or defining is None or defining.name != "arith.andi" or not isinstance(mask.type, ir.VectorType):
         return
-    (lanes,), register = of.shape, REGISTER // width(op.results[0])
-    first, end = reach(mask, ranges)
+    (lanes,), register = of.shape, REGISTER // element_bits(op.results[0])
+    first, end = selected_lanes(mask, ranges)
     first, end = first // register * register, -(-end // register) * register
     if end - first >= lanes:
         return
@@ -55,14 +55,14 @@ def narrow(op: ir.Operation, ranges: Ranges) -> None:
     replace_op(op, part(0, lanes))
 
 
-def reach(mask: ir.Value, ranges: Ranges) -> tuple[int, int]:
+def selected_lanes(mask: ir.Value, ranges: Ranges) -> tuple[int, int]:
     """Returns the range of lanes [first, end) outside which a mask of rank 1 selects nothing."""
     (lanes,) = ir.VectorType(mask.type).shape
     if prefix := _prefix(mask, ranges):
         return 0, prefix[1]
     op = producer(mask)
     if op is not None and op.name == "arith.andi":
-        (first, end), (other_first, other_end) = (reach(v, ranges) for v in op.operands)
+        (first, end), (other_first, other_end) = (selected_lanes(v, ranges) for v in op.operands)
         return max(first, other_first), min(end, other_end)
     if op is not None and op.name == "arith.xori":
         a, b = (_prefix(v, ranges) for v in op.operands)

@@ -10,7 +10,7 @@ from lamina.dialects.combining import LOG_SUM
 
 from ...ir.emit import Emit
 from ...ir.locations import where
-from ...ir.reading import neutral
+from ...ir.reading import neutral_element
 from ...ir.rewriting import replace_op
 
 Join = Callable[[list[ir.Value], list[ir.Value]], list[ir.Value]]
@@ -24,7 +24,7 @@ def lower_scan(op: ir.Operation) -> None:
         remedy = "scan the greatest elements, and sums relative to them as a recurrence"
         raise CompileError("a CPU has no scan of logarithms of sums", where=where(op.location), remedy=remedy)
     e = _emitter(op, of)
-    neutral_block = e.constant(neutral(name, str(of.element_type)), of.element_type).value
+    neutral_block = e.constant(neutral_element(name, str(of.element_type)), of.element_type).value
     (block,) = _prefixes(e, of, [block], [neutral_block], lambda before, own: [e.op(name, [of], [before[0], own[0]]).result])
     last, start = _last(e, of, block), e.op("vector.broadcast", [of], [carry]).result
     replace_op(op, e.op(name, [of], [start, block]).result, e.op(name, [of.element_type], [carry, last]).result)

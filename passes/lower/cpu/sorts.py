@@ -4,7 +4,7 @@ from torch_mlir import ir
 
 from ...ir.emit import Emit
 from ...ir.rewriting import replace_op
-from ..sorting import highest, steps
+from ..sorting import highest, step_masks
 
 
 def lower_sort(op: ir.Operation) -> None:
@@ -18,7 +18,7 @@ def lower_sort(op: ir.Operation) -> None:
         """Picks lanes of two vectors."""
         return e.op("vector.shuffle", [of], [a, b], mask=ir.DenseI64ArrayAttr.get(places)).result
 
-    for mask in steps(lanes):
+    for mask in step_masks(lanes):
         other = shuffled(block, block, [i ^ mask for i in range(lanes)])
         lesser, greater = (e.op(name, [of], [block, other]).result for name in ("arith.minsi", "arith.maxsi"))
         block = shuffled(lesser, greater, [i + lanes if i & highest(mask) else i for i in range(lanes)])

@@ -27,7 +27,7 @@ def ex2(x: Num) -> Num:
     return x.emitter.make("math.exp2", x.value.type, x, fastmath=flags("afn"))
 
 
-def over(x: Scalar, y: Num) -> Num:
+def fast_divide(x: Scalar, y: Num) -> Num:
     """x / y for a y of moderate size."""
     return y.emitter.make("arith.divf", y.value.type, y.like(x), y, fastmath=flags("arcp,afn"))
 

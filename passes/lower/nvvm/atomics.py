@@ -9,7 +9,7 @@ from torch_mlir.dialects.arith import AtomicRMWKind
 
 from ...ir.emit import Emit
 from ..simt.memory import ATOMIC, NEIGHBORS
-from ..simt.values import together
+from ..simt.values import vector_of
 
 LEAST_CAPABILITY, LEAST_PTX = 90, 81
 _GLOBAL = 1  # the address space
@@ -45,7 +45,7 @@ def _join(group: list[ir.Operation], index_bits: int) -> None:
     assert form is not None
     name, constraint, count = form
     with last.location, ir.InsertionPoint(last):
-        value = together([op.operands[0] for op in group])
+        value = vector_of([op.operands[0] for op in group])
     if constraint == "r":
         words = ir.VectorType.get([count], ir.IntegerType.get_signless(32))
         value = e.op("vector.bitcast", [words], [value]).result

@@ -14,7 +14,7 @@ WITH_INTEGERS = {"arith.sitofp", "arith.uitofp", "arith.fptosi", "arith.fptoui"}
 NAMES = ARITHMETIC | BETWEEN_FLOATS | WITH_INTEGERS
 
 
-def concerns(op: ir.Operation) -> bool:
+def is_on_halves(op: ir.Operation) -> bool:
     """Returns whether an op has f16 or bf16 operands or results, other than conversions between these and f32, which are an
     instruction for two lanes at once."""
     types = [element_of(v.type) for v in (*op.operands, *op.results)]

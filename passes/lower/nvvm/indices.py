@@ -14,7 +14,7 @@ from ...ir.sizes import KERNEL_SIZES
 WIDE, NARROW = 64, 32
 
 
-def width(device: ir.Operation) -> int:
+def index_width(device: ir.Operation) -> int:
     """Returns the bits of an index, 32 or 64, that are enough for every kernel of a gpu.module."""
     ranges = Ranges()
     functions = ops_in(device.regions[0].blocks[0])

@@ -9,7 +9,7 @@ from ...ir.emit import Emit, Num, replace
 from ...ir.reading import combining_op
 from ...ir.rewriting import replace_op
 from ..gpu_math import LATE, hardware
-from ..simt.values import elements, joining, together, tree
+from ..simt.values import binary_op, elements, join_as_tree, vector_of
 
 
 def per_lane(op: ir.Operation, make: Callable[..., Num]) -> Num:
@@ -20,7 +20,7 @@ def per_lane(op: ir.Operation, make: Callable[..., Num]) -> Num:
         return make(*map(e.wrap, op.operands))
     with op.location, ir.InsertionPoint(op):
         scalars = list(zip(*map(elements, op.operands), strict=True))
-        return e.wrap(together([make(*map(e.wrap, lane)).value for lane in scalars]))
+        return e.wrap(vector_of([make(*map(e.wrap, lane)).value for lane in scalars]))
 
 
 def _intrinsic(name: str) -> Callable[..., Num]:
@@ -89,7 +89,7 @@ def lower_product(op: ir.Operation) -> None:
     with op.location, ir.InsertionPoint(op):
         pairs = zip(*(elements(v) if wide else [v] for v in op.operands), strict=True)
         halves = [_halves(e, x, y) for x, y in pairs]
-        replace_op(op, *(together(list(lanes)) if wide else lanes[0] for lanes in zip(*halves, strict=True)))
+        replace_op(op, *(vector_of(list(lanes)) if wide else lanes[0] for lanes in zip(*halves, strict=True)))
 
 
 def _halves(e: Emit, x: ir.Value, y: ir.Value) -> tuple[ir.Value, ir.Value]:
@@ -110,6 +110,6 @@ def lower_reduction(op: ir.Operation) -> None:
     and shuffles vectors, which the hardware has only as scalars."""
     name = combining_op(op)
     with op.location, ir.InsertionPoint(op):
-        join = joining(name)
-        result = tree(elements(op.operands[0]), join)
+        join = binary_op(name)
+        result = join_as_tree(elements(op.operands[0]), join)
         replace_op(op, join(op.operands[1], result) if len(op.operands) > 1 else result)

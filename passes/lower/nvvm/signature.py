@@ -4,7 +4,7 @@ from torch_mlir import ir
 
 from ...ir.reading import ops_in
 from ...ir.sizes import KERNEL_SIZES, i64
-from ..buffers import promises
+from ..buffers import argument_attributes
 
 ALIGNMENT = 16  # bytes: what one thread loads at once
 BY_VALUE = "lamina.by_value"
@@ -23,7 +23,9 @@ def annotate(function: ir.Operation, ops: dict[str, list[ir.Operation]]) -> None
     arguments = list(block.arguments)
     aligned = list(function.attributes["tile.align"]) if "tile.align" in function.attributes else [ALIGNMENT] * count
     unit, attributes = ir.UnitAttr.get(), []
-    for argument, align, names in zip(arguments[:count], aligned, promises(function, arguments[:count], ops), strict=True):
+    for argument, align, names in zip(
+        arguments[:count], aligned, argument_attributes(function, arguments[:count], ops), strict=True
+    ):
         known = {name: unit for name in names if name != "llvm.readonly" or "tile.dependent" not in function.attributes}
         pointer = {"llvm.nonnull": unit, "llvm.align": i64(max(align, 1)), **known}
         attributes.append(ir.DictAttr.get(pointer if isinstance(argument.type, ir.MemRefType) else {}))

@@ -18,8 +18,8 @@ from ...ir.sizes import kernel_size
 from ..lane_indices import lane_stride
 from . import windows
 from .collective import transpose
-from .memory import combining
-from .values import Spread, WholeMask, WindowMask, elements, has_blocks, together, vector_type
+from .memory import combining_stores
+from .values import Spread, WholeMask, WindowMask, elements, has_blocks, vector_of, vector_type
 
 if TYPE_CHECKING:
     from .kernel import ThreadKernel
@@ -54,7 +54,7 @@ def broadcast(k: "ThreadKernel", op: ir.Operation) -> None:
 def step(k: "ThreadKernel", op: ir.Operation) -> None:
     """Lowers vector.step to the numbers of the thread's lanes."""
     steps = k.shape.vec
-    parts = [together([k.index_ops.add(o, i) for i in range(steps)]) for o in k.offsets]
+    parts = [vector_of([k.index_ops.add(o, i) for i in range(steps)]) for o in k.offsets]
     k.values[op.results[0]] = Spread(tuple(parts))
 
 
@@ -64,7 +64,7 @@ def create_mask(k: "ThreadKernel", op: ir.Operation) -> None:
     known = int(number) if number is not None else kernel_size(op.operands[0])
     count = k.uniform(op.operands[0])
     if k.divisors.of(op.operands[0]) % shape.vec:
-        k.values[op.results[0]] = windows.ending(k, count)
+        k.values[op.results[0]] = windows.mask_before(k, count)
         return
     inside: list[ir.Value | None] = []
     for c, o in enumerate(k.offsets):
@@ -95,7 +95,7 @@ def read(k: "ThreadKernel", op: ir.Operation) -> None:
     buffer = k.uniform(source)
     if len(index) == 2:  # a row of a transpose tile, whose rows are padded: single elements
         row = k.uniform(index[0])
-        parts = [together([memref.load(buffer, [row, k.index_ops.add(o, i)]) for i in range(k.shape.vec)]) for o in k.offsets]
+        parts = [vector_of([memref.load(buffer, [row, k.index_ops.add(o, i)]) for i in range(k.shape.vec)]) for o in k.offsets]
         k.values[op.results[0]] = Spread(tuple(parts))
         return
     first = k.uniform(index[0])
@@ -137,7 +137,7 @@ def scatter(k: "ThreadKernel", op: ir.Operation) -> None:
     if COMBINE not in op.attributes:
         k.memory.scatter(k.spread(value), k.uniform(target), k.spread(index), k.mask(mask), memref.store)
         return
-    stores = combining(op.attributes[COMBINE].value)
+    stores = combining_stores(op.attributes[COMBINE].value)
     match lane_stride(index):
         case terms, 1:
             first = reduce(k.index_ops.add, [k.index_ops.times(k.uniform(term), factor) for term, factor in terms])

@@ -10,8 +10,8 @@ from torch_mlir.dialects import memref, scf
 
 from ...ir.reading import terminator
 from .shared_loops import ORDERED, SHARED, ordered_loop, shared_loop
-from .threads import Shape, either, when
-from .values import Join, Spread, elements, has_blocks, joining, together
+from .threads import Shape, emit_if, emit_if_else
+from .values import Join, Spread, binary_op, elements, has_blocks, vector_of
 
 if TYPE_CHECKING:
     from .kernel import ThreadKernel
@@ -49,7 +49,7 @@ def combine(k: "ThreadKernel", op: ir.Operation) -> None:
     name = ir.StringAttr(op.attributes["combine"]).value
     mine = k.operand(op.operands[0]).parts if has_blocks(op) else (k.uniform(op.operands[0]),)
     values = [e for p in mine for e in (elements(p) if has_blocks(op) else [p])]
-    join = joining(name)
+    join = binary_op(name)
     groups = k.shape.teams
     if (together_in_warp := _teams_of_warp(k.shape)) > 1:
         groups //= together_in_warp
@@ -59,7 +59,7 @@ def combine(k: "ThreadKernel", op: ir.Operation) -> None:
         k.values[op.results[0]] = totals[0]
         return
     n = k.shape.vec
-    k.values[op.results[0]] = Spread(tuple(together(totals[i : i + n]) for i in range(0, len(totals), n)))
+    k.values[op.results[0]] = Spread(tuple(vector_of(totals[i : i + n]) for i in range(0, len(totals), n)))
 
 
 def _teams_of_warp(shape: Shape) -> int:
@@ -89,7 +89,7 @@ def _among_groups(k: "ThreadKernel", values: list[ir.Value], groups: int, join: 
         if width == shape.threads:
             store()
         else:
-            when(index_ops.below(index_ops.modulo(k.thread, width), shape.threads), store)
+            emit_if(index_ops.below(index_ops.modulo(k.thread, width), shape.threads), store)
 
     k.exchange.share(share)
     totals = []
@@ -111,7 +111,7 @@ def branch(k: "ThreadKernel", op: ir.Operation) -> None:
 
     types = [t for r in op.results for t in k.types_of(r.type)]
     makes = [partial(make, region.blocks[0]) for region in op.regions if region.blocks]
-    k.bind(list(op.results), either(k.uniform(op.operands[0]), types, *makes))
+    k.bind(list(op.results), emit_if_else(k.uniform(op.operands[0]), types, *makes))
 
 
 def choose(k: "ThreadKernel", op: ir.Operation) -> None:

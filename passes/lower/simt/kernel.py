@@ -21,7 +21,7 @@ from .groups import Groups
 from .memory import Mask, Span, ThreadMemory
 from .threads import IndexBuilder, Shape, block_id, thread_id
 from .tile_ops import TILE_OPS
-from .values import Spread, ThreadValue, WholeMask, WindowMask, as_spread, has_blocks, joining, per_part, vector_type
+from .values import Spread, ThreadValue, WholeMask, WindowMask, as_spread, binary_op, has_blocks, per_part, vector_type
 from .vendor import Vendor
 
 REDUCES = ("vector.reduction", "tile.exp_total", "tile.scan", "tile.recurrence", "tile.sort")
@@ -125,7 +125,7 @@ class ThreadKernel:
     def _reductions(self, ops: list[ir.Operation]) -> int:
         """Emits adjacent reductions, which share barriers; returns how many there are."""
         run = list(takewhile(lambda op: op.name == "vector.reduction", ops))
-        wanted = [Reduction(self.spread(op.operands[0]), joining(combining_op(op))) for op in run]
+        wanted = [Reduction(self.spread(op.operands[0]), binary_op(combining_op(op))) for op in run]
         for op, value in zip(run, reduce(wanted, self.exchange), strict=True):
             self.values[op.results[0]] = value
         return len(run)

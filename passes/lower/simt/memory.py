@@ -16,8 +16,8 @@ from lamina.core.sizes import divisor as known_divisor
 
 from ...ir.reading import element_of
 from ...ir.sizes import i64
-from .threads import IndexBuilder, Shape, either, when
-from .values import PartialMask, Spread, WholeMask, WindowMask, as_spread, elements, together, vector_type
+from .threads import IndexBuilder, Shape, emit_if, emit_if_else
+from .values import PartialMask, Spread, WholeMask, WindowMask, as_spread, elements, vector_of, vector_type
 
 WIDEST = 16  # bytes of one access
 ATOMIC = {
@@ -52,7 +52,7 @@ PLAIN = Stores(memref.store, _side_by_side)
 """Overwrites what memory holds."""
 
 
-def combining(name: str) -> Stores:
+def combining_stores(name: str) -> Stores:
     """Returns stores that combine values with what memory holds by an arith op, while other threads do so, too."""
     return Stores(partial(_combine, name), partial(_combine_neighbors, name))
 
@@ -144,7 +144,7 @@ class ThreadMemory:
             return self.load(source, start, count, divisor)
         # Unsigned, so that what starts before the memory is not within it either.
         within = self._starts_whole(source, start, count)
-        (part,) = either(
+        (part,) = emit_if_else(
             within,
             [vector_type(count, type_.element_type)],
             lambda: [self.load(source, start, count, divisor)],
@@ -170,14 +170,14 @@ class ThreadMemory:
     def _single_loads(self, source: ir.Value, start: ir.Value, lanes: ir.Value, pad: ir.Value) -> ir.Value:
         """Loads the elements from `start` on one by one; `pad` where `lanes` is false."""
         wanted = enumerate(elements(lanes))
-        return together([self._element(source, self.index_ops.add(start, i), lane, pad) for i, lane in wanted])
+        return vector_of([self._element(source, self.index_ops.add(start, i), lane, pad) for i, lane in wanted])
 
     def gather(self, source: ir.Value, index: Spread, mask: Mask, other: Spread) -> Spread:
         """Loads single elements at their own indices; `other` where the mask is false."""
         parts = []
         for part, pads, wanted in zip(index.parts, other.parts, self._wanted(mask), strict=True):
             each = zip(elements(part), wanted, elements(pads), strict=True)
-            parts.append(together([self._element(source, p, w, x) for p, w, x in each]))
+            parts.append(vector_of([self._element(source, p, w, x) for p, w, x in each]))
         return Spread(tuple(parts))
 
     def scatter(self, value: Spread, target: ir.Value, index: Spread, mask: Mask, store: Callable[..., object]) -> None:
@@ -211,12 +211,12 @@ class ThreadMemory:
         stored = ir.MemRefType(source.type).element_type
         step = self._step(source, count, divisor)
         if step == 1:
-            return together([memref.load(source, [self.index_ops.add(start, i)]) for i in range(count)])
+            return vector_of([memref.load(source, [self.index_ops.add(start, i)]) for i in range(count)])
         pieces = [
             vector.load(vector_type(step, stored), source, [self.index_ops.add(start, i)], alignment=step * stored.width // 8)
             for i in range(0, count, step)
         ]
-        return pieces[0] if len(pieces) == 1 else together([e for p in pieces for e in elements(p)])
+        return pieces[0] if len(pieces) == 1 else vector_of([e for p in pieces for e in elements(p)])
 
     # -- stores
 
@@ -270,7 +270,7 @@ class ThreadMemory:
         if not both:
             make()
             return
-        when(both[0] if len(both) == 1 else arith.andi(both[0], both[1]), make)
+        emit_if(both[0] if len(both) == 1 else arith.andi(both[0], both[1]), make)
 
     def _step(self, buffer: ir.Value, count: int, divisor: int) -> int:
         """Returns the elements of the widest aligned access."""

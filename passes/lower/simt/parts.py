@@ -11,7 +11,7 @@ from ...ir.reading import ops_in
 from ...ir.sizes import load_size, size_on
 from .collective.workgroup import Workgroup
 from .kernel import ThreadKernel
-from .threads import IndexBuilder, Shape, block_id, either
+from .threads import IndexBuilder, Shape, block_id, emit_if_else
 from .vendor import Vendor
 
 PART = "tile.part"
@@ -68,4 +68,4 @@ def _choose(
         return ()
     half = len(parts) // 2
     makes = [partial(_choose, some, emit, index_ops, cta) for some in (parts[:half], parts[half:])]
-    return either(index_ops.below(cta, parts[half][1]), (), *makes)
+    return emit_if_else(index_ops.below(cta, parts[half][1]), (), *makes)

@@ -8,7 +8,7 @@ from torch_mlir import ir
 from ...ir.emit import Emit, Num
 from .. import philox
 from ..philox import WORDS
-from .values import Spread, has_blocks, per_part, together
+from .values import Spread, has_blocks, per_part, vector_of
 
 if TYPE_CHECKING:
     from .kernel import ThreadKernel
@@ -24,7 +24,7 @@ def bits(k: "ThreadKernel", op: ir.Operation) -> None:
     seed, base = (e.wrap(k.uniform(v)) for v in neighbors)
     divisor = gcd(k.divisors.of(neighbors[1]), k.shape.vec, WORDS)
     parts = [_window(seed, base + e.wrap(offset), k.shape.vec, divisor) for offset in k.offsets]
-    k.values[op.results[0]] = Spread(tuple(together([word.value for word in words]) for words in parts))
+    k.values[op.results[0]] = Spread(tuple(vector_of([word.value for word in words]) for words in parts))
 
 
 def _window(seed: Num, first: Num, count: int, divisor: int) -> list[Num]:

@@ -16,7 +16,7 @@ from lamina.core.errors import CompileError
 from ...ir.locations import where
 from ...ir.reading import element_of, number_of
 from .memory import Mask
-from .values import Spread, WholeMask, WindowMask, as_spread, elements, together, vector_type
+from .values import Spread, WholeMask, WindowMask, as_spread, elements, vector_of, vector_type
 
 if TYPE_CHECKING:
     from .kernel import ThreadKernel
@@ -73,7 +73,7 @@ def _read_two_runs(k: "ThreadKernel", op: ir.Operation, mask: WholeMask | Window
         here, there = _element(k, op, first, wanted[c]), _element(k, op, last, wanted[c])
         lanes = [arith.addi(k.index_ops.add(own, i), start) for i in range(k.shape.vec)]
         before = [arith.cmpi(arith.CmpIPredicate.slt, lane, end) for lane in lanes]
-        parts.append(together([arith.select(p, here, there) for p in before]))
+        parts.append(vector_of([arith.select(p, here, there) for p in before]))
     return Spread(tuple(parts))
 
 
@@ -114,7 +114,7 @@ def _elements(k: "ThreadKernel", op: ir.Operation, along: int, mask: Mask) -> Sp
     if isinstance(mask, WholeMask | WindowMask):
         mask = as_spread(mask, k.shape.vec)
     vec = k.shape.vec
-    places = Spread(tuple(together([_place(k, op, along, k.index_ops.add(own, i)) for i in range(vec)]) for own in k.offsets))
+    places = Spread(tuple(vector_of([_place(k, op, along, k.index_ops.add(own, i)) for i in range(vec)]) for own in k.offsets))
     none = vector.broadcast(vector_type(vec, element_of(op.results[0].type)), _zero(buffer))
     return k.memory.gather(buffer, places, mask, Spread((none,) * k.shape.chunks))
 

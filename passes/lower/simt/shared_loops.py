@@ -6,7 +6,7 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith, scf
 
 from ...ir.reading import element_of, number_of, ops_in
-from .threads import either
+from .threads import emit_if_else
 from .values import has_blocks
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ def _guarded(
 ) -> list[ir.Value]:
     """Emits the body in a branch where the condition holds, and returns its results; else `otherwise`."""
     makes = [lambda: _turns(k, body, [iteration], otherwise), *([lambda: otherwise] if otherwise else [])]
-    return either(condition, [v.type for v in otherwise], *makes)
+    return emit_if_else(condition, [v.type for v in otherwise], *makes)
 
 
 def _branches(body: ir.Block) -> bool:

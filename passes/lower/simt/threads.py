@@ -166,7 +166,7 @@ def _id(name: str) -> ir.Value:
     ).results[0]
 
 
-def either(condition: ir.Value, types: Sequence[ir.Type], *makes: Callable[[], Sequence[ir.Value]]) -> list[ir.Value]:
+def emit_if_else(condition: ir.Value, types: Sequence[ir.Type], *makes: Callable[[], Sequence[ir.Value]]) -> list[ir.Value]:
     """Emits an scf.if: `makes` emit its branches, first that for a true condition, and return the values to yield. The second may
     be missing. Returns the results, whose types are `types`."""
     branch = ir.Operation.create("scf.if", results=types, operands=[condition], regions=2)
@@ -176,7 +176,7 @@ def either(condition: ir.Value, types: Sequence[ir.Type], *makes: Callable[[], S
     return list(branch.results)
 
 
-def when(condition: ir.Value, make: Callable[[], object]) -> None:
+def emit_if(condition: ir.Value, make: Callable[[], object]) -> None:
     """Emits an scf.if without results; `make` emits its only branch."""
 
     def body() -> Sequence[ir.Value]:
@@ -184,7 +184,7 @@ def when(condition: ir.Value, make: Callable[[], object]) -> None:
         make()
         return ()
 
-    either(condition, (), body)
+    emit_if_else(condition, (), body)
 
 
 def barrier() -> None:

@@ -58,12 +58,12 @@ ThreadValue = ir.Value | Spread | WholeMask | WindowMask
 Join = Callable[[ir.Value, ir.Value], ir.Value]
 
 
-def joining(name: str) -> Join:
+def binary_op(name: str) -> Join:
     """Returns the function that combines two values by an arith op."""
     return lambda a, b: ir.Operation.create(name, results=[a.type], operands=[a, b]).results[0]
 
 
-def tree(values: Sequence[ir.Value], join: Join) -> ir.Value:
+def join_as_tree(values: Sequence[ir.Value], join: Join) -> ir.Value:
     """Joins all values as a tree: pairs, pairs of pairs, ..."""
     left = list(values)
     while len(left) > 1:
@@ -94,7 +94,7 @@ def elements(part: ir.Value) -> list[ir.Value]:
     return [vector.extract(part, dynamic_position=[], static_position=[i]) for i in range(n)]
 
 
-def together(scalars: list[ir.Value]) -> ir.Value:
+def vector_of(scalars: list[ir.Value]) -> ir.Value:
     """Returns a vector made of scalars."""
     return vector.from_elements(ir.VectorType.get([len(scalars)], scalars[0].type), scalars)
 

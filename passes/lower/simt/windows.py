@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from torch_mlir import ir
 from torch_mlir.dialects import arith
 
-from .values import PartialMask, WindowMask, together
+from .values import PartialMask, WindowMask, vector_of
 
 if TYPE_CHECKING:
     from .kernel import ThreadKernel
@@ -28,18 +28,18 @@ def window(k: "ThreadKernel", op: ir.Operation) -> None:
         fits = [arith.cmpi(_AT_LEAST, first, low)] * head + [arith.cmpi(_AT_MOST, k.index_ops.add(first, shape.vec), high)] * tail
         if head or tail:
             inside = arith.cmpi(_BELOW, first, high) if tail else None
-            parts.append(PartialMask(inside, _all(fits), together([_all(w) for w in bounds])))
+            parts.append(PartialMask(inside, _all(fits), vector_of([_all(w) for w in bounds])))
         else:
             parts.append(None)
     k.values[op.results[0]] = WindowMask(tuple(parts), low, high)
 
 
-def ending(k: "ThreadKernel", count: ir.Value) -> WindowMask:
+def mask_before(k: "ThreadKernel", count: ir.Value) -> WindowMask:
     """Returns the mask of the first `count` lanes, which may end in the middle of an access."""
     parts = []
     for first in k.offsets:
         lanes = [arith.cmpi(_BELOW, k.index_ops.add(first, i), count) for i in range(k.shape.vec)]
-        parts.append(PartialMask(lanes[0], arith.cmpi(_AT_MOST, k.index_ops.add(first, k.shape.vec), count), together(lanes)))
+        parts.append(PartialMask(lanes[0], arith.cmpi(_AT_MOST, k.index_ops.add(first, k.shape.vec), count), vector_of(lanes)))
     return WindowMask(tuple(parts), k.index_ops.number(0), count)
 
 

@@ -6,7 +6,7 @@ from torch_mlir import ir
 
 from ...ir.emit import Emit
 from ...ir.generics import empty, filled, generic
-from ...ir.reading import attributes_of, neutral
+from ...ir.reading import attributes_of, neutral_element
 from ...ir.rewriting import ZERO, Map, constant, map_attribute
 from ...ir.sizes import sizes_of, tensor_type
 from ..scalars import ScalarNode, ScalarRef
@@ -226,7 +226,7 @@ class _InGeneric(_Body):
             value = ir.Operation.create(reduction.name, [e.type], [value, arg], loc=e.loc, ip=self.ip()).results[0]
         ir.Operation.create("linalg.yield", operands=[value], loc=e.loc, ip=self.ip())
         with e.loc, ir.InsertionPoint(before):
-            into = empty(type_) if reduction is None else filled(type_, float(neutral(reduction.name, str(e.type))))
+            into = empty(type_) if reduction is None else filled(type_, float(neutral_element(reduction.name, str(e.type))))
             operands = [*(tensor for tensor, _ in self.inputs), into]
             maps = [map_attribute(m, loops, before.context).value.results for m in (*(m for _, m in self.inputs), out_map)]
             op = generic(type_, operands, maps, loops, [d >= len(rows) for d in range(loops)])

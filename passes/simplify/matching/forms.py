@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from torch_mlir import ir
 
-from ...ir.reading import neutral, producer
+from ...ir.reading import neutral_element, producer
 from ...ir.rewriting import ZERO
 from ...ir.sizes import sizes_of
 from ..scalars import ScalarNode, ScalarRef, Scalars
@@ -186,7 +186,7 @@ class Forms:
         if combine is None or combine.name not in _REDUCERS or map_ is None or len(list(accumulator.uses)) != 1:
             return None
         operands = list(combine.operands)
-        if accumulator not in operands or self.number(ScalarRef(generic.outs[number], result.index)) != neutral(
+        if accumulator not in operands or self.number(ScalarRef(generic.outs[number], result.index)) != neutral_element(
             combine.name, "f32"
         ):
             return None

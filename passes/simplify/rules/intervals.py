@@ -11,7 +11,7 @@ from torch_mlir import ir
 
 from lamina.core.sizes import Size, SizeLike, at_most
 
-from ...ir.expressions import decide
+from ...ir.expressions import decide_comparison
 from ...ir.index_ranges import SIGNED, UNKNOWN, Range, hull
 from ...ir.reading import CHECKED, element_of, producer
 from ...ir.rewriting import constant
@@ -63,7 +63,7 @@ def compare(s: RewriteScope, op: ir.Operation) -> ir.Value | None:
         if min(x[0], y[0]) < 0:
             return None
         predicate -= _ULT - _SLT
-    decided = decide(predicate, x[0] - y[1], x[1] - y[0])
+    decided = decide_comparison(predicate, x[0] - y[1], x[1] - y[0])
     return None if decided is None else s.constant(int(decided), op.results[0].type, op)
 
 

@@ -17,7 +17,7 @@ from ...ir.expressions import Load, Scatter
 from ...ir.sizes import i64
 from ...space.schedule import Shift
 from . import bounds, interleaved, tiles
-from .views import flags
+from .views import bool_array
 
 if TYPE_CHECKING:
     from .blocks import Blocks
@@ -64,15 +64,15 @@ def _block(b: "Blocks", e: Load, flat: ir.Value) -> ir.Value:
         stored = ir.MemRefType(flat.type).element_type
         type_, minor = ir.VectorType.get([b.lanes], stored), ir.AffineMap.get(2, 0, [ir.AffineDimExpr.get(1)])
         pad = b.constant(0, stored)
-        value = vector.transfer_read(type_, tile, [row, b.number(0)], minor, pad, in_bounds=flags([True]))
-        outer = bounds.left(b, e.guard)
+        value = vector.transfer_read(type_, tile, [row, b.number(0)], minor, pad, in_bounds=bool_array([True]))
+        outer = bounds.undecided_bounds(b, e.guard)
         return arith.select(b.condition(outer, True), value, b.splat(0, stored)) if outer else value
     mask = b.stack[-1].mask
     bounds.check(b, e, True)
-    if guard := bounds.left(b, e.guard):
+    if guard := bounds.undecided_bounds(b, e.guard):
         inside = b.condition(guard, True)
         mask = inside if mask is None else _both(b, mask, inside)
-    if e in b.ahead and contiguous(b, at):
+    if e in b.ahead and is_contiguous(b, at):
         _fetch(b, flat, b.index(e.at), b.ahead[e])
     return read(b, flat, at, mask)
 
@@ -100,7 +100,7 @@ def store(b: "Blocks", value: ir.Value, memory: ir.Value, at: Affine) -> None:
     at = b.merged.index(at)
     if not isinstance(value.type, ir.VectorType):
         memref.store(value, memory, [b.index(at)])
-    elif streams(b, memory, at):
+    elif bypasses_caches(b, memory, at):
         vector.store(value, memory, [b.index(at)], nontemporal=True, alignment=LINE)
     else:
         write(b, value, memory, at)
@@ -112,10 +112,10 @@ def store_pair(b: "Blocks", values: Sequence[ir.Value], memory: ir.Value, at: Af
     order = [i + part for i in range(b.lanes) for part in (0, b.lanes)]
     both = vector.shuffle(*values, order)
     where, mask = b.index(pairs * 2), interleaved.of_pairs(b, b.stack[-1].mask)
-    if mask is None and streams(b, memory, pairs, 2):
+    if mask is None and bypasses_caches(b, memory, pairs, 2):
         vector.store(both, memory, [where], nontemporal=True, alignment=LINE)
         return
-    vector.transfer_write(None, both, memory, [where], ir.AffineMap.get_identity(1), mask=mask, in_bounds=flags([True]))
+    vector.transfer_write(None, both, memory, [where], ir.AffineMap.get_identity(1), mask=mask, in_bounds=bool_array([True]))
 
 
 def scatter(b: "Blocks", value: ir.Value, memory: ir.Value, e: Scatter) -> None:
@@ -137,9 +137,9 @@ def scatter(b: "Blocks", value: ir.Value, memory: ir.Value, e: Scatter) -> None:
         inside = b.condition(e.guard, True)
         mask = inside if mask is None else arith.andi(mask, inside)
     at = b.merged.index(e.at)
-    if contiguous(b, at):
+    if is_contiguous(b, at):
         where = [_start(b, memory, at)]
-        vector.transfer_write(None, value, memory, where, ir.AffineMap.get_identity(1), mask=mask, in_bounds=flags([True]))
+        vector.transfer_write(None, value, memory, where, ir.AffineMap.get_identity(1), mask=mask, in_bounds=bool_array([True]))
         return
     ir.Operation.create("tile.scatter", operands=[value, memory, b.lane_index(at), _mask(b, mask)])
 
@@ -174,7 +174,7 @@ def _combine(b: "Blocks", value: ir.Value, memory: ir.Value, e: Scatter) -> None
     b.branch(b.condition(e.guard, False), masked, lambda: None)
 
 
-def streams(b: "Blocks", flat: ir.Value, at: Affine, elements: int = 1) -> bool:
+def bypasses_caches(b: "Blocks", flat: ir.Value, at: Affine, elements: int = 1) -> bool:
     """Returns whether a store bypasses the caches: the result is too large to be found there again, and every block is whole
     cache lines (results start on a line), so that no line has to be read before it is written. elements: that an index counts as
     one."""
@@ -192,10 +192,10 @@ def read(b: "Blocks", flat: ir.Value, at: Affine, mask: ir.Value | None) -> ir.V
     contiguous and gathered lanes are 0."""
     stored = ir.MemRefType(flat.type).element_type
     type_ = ir.VectorType.get([b.lanes], stored)
-    if contiguous(b, at):
+    if is_contiguous(b, at):
         return vector.transfer_read(
             type_, flat, [_start(b, flat, at)], ir.AffineMap.get_identity(1), b.constant(0, stored), mask=mask,
-            in_bounds=flags([True]),
+            in_bounds=bool_array([True]),
         )  # fmt: skip
     if (part := interleaved.read(b, flat, at, mask)) is not None:
         return part
@@ -214,23 +214,23 @@ def write(b: "Blocks", value: ir.Value, flat: ir.Value, at: Affine) -> None:
     if runs := _runs(b, at):
         ir.Operation.create("tile.write_runs", operands=[value, flat, *_places(b, at, mask)], attributes=_attributes(runs))
         return
-    if b.vector is not None and not contiguous(b, at):
+    if b.vector is not None and not is_contiguous(b, at):
         ir.Operation.create("tile.scatter", operands=[value, flat, b.lane_index(at), _mask(b, mask)])
         return
     where = [_start(b, flat, at)]
-    vector.transfer_write(None, value, flat, where, ir.AffineMap.get_identity(1), mask=mask, in_bounds=flags([True]))
+    vector.transfer_write(None, value, flat, where, ir.AffineMap.get_identity(1), mask=mask, in_bounds=bool_array([True]))
 
 
-def keep(b: "Blocks", value: ir.Value, flat: ir.Value, at: Affine) -> None:
+def save_block(b: "Blocks", value: ir.Value, flat: ir.Value, at: Affine) -> None:
     """Stores a block in scratch memory: where the vector axis is not part of the index `at`, at the lanes from there on."""
     if at.coefficient(b.vector):
         write(b, value, flat, at)
     else:
         where, mask = [b.index(at)], b.stack[-1].mask
-        vector.transfer_write(None, value, flat, where, ir.AffineMap.get_identity(1), mask=mask, in_bounds=flags([True]))
+        vector.transfer_write(None, value, flat, where, ir.AffineMap.get_identity(1), mask=mask, in_bounds=bool_array([True]))
 
 
-def kept(b: "Blocks", flat: ir.Value, at: Affine) -> ir.Value:
+def saved_block(b: "Blocks", flat: ir.Value, at: Affine) -> ir.Value:
     """Loads a block that `keep` has stored."""
     mask = b.stack[-1].mask
     if at.coefficient(b.vector):
@@ -238,10 +238,10 @@ def kept(b: "Blocks", flat: ir.Value, at: Affine) -> ir.Value:
     stored = ir.MemRefType(flat.type).element_type
     type_, pad = ir.VectorType.get([b.lanes], stored), b.constant(0, stored)
     identity = ir.AffineMap.get_identity(1)
-    return vector.transfer_read(type_, flat, [b.index(at)], identity, pad, mask=mask, in_bounds=flags([True]))
+    return vector.transfer_read(type_, flat, [b.index(at)], identity, pad, mask=mask, in_bounds=bool_array([True]))
 
 
-def contiguous(b: "Blocks", at: Affine) -> bool:
+def is_contiguous(b: "Blocks", at: Affine) -> bool:
     """Returns whether the lanes of a block at the index `at` over merged axes are neighbors in memory."""
     return at.coefficient(b.vector) == 1 and all(isinstance(t, Axis) or not b.is_block(t) for t, _ in at.terms)
 

@@ -230,7 +230,7 @@ class Blocks(Scopes):
             with self.point():
                 access.scatter(self, self.to_memory(value, dtype), memory, e)
             return
-        if isinstance(e, Pair) and paired and self.sides and access.contiguous(self, self.merged.index(at)):
+        if isinstance(e, Pair) and paired and self.sides and access.is_contiguous(self, self.merged.index(at)):
             values = [self.block(part) for part in (e.first, e.second)]
             with self.point():
                 access.store_pair(self, [self.to_memory(value, dtype) for value in values], memory, at)
@@ -249,9 +249,9 @@ class Blocks(Scopes):
     def _save(self, e: Expr, value: ir.Value) -> None:
         flat, at = self.saving.pop(e)
         with self.point():
-            access.keep(self, self.to_memory(self.widen(value), e.dtype), flat, self.merged.index(at))
+            access.save_block(self, self.to_memory(self.widen(value), e.dtype), flat, self.merged.index(at))
 
     def _read_kept(self, e: Expr) -> ir.Value:
         flat, at = self.kept[e]
         with self.point():
-            return self.from_memory(access.kept(self, flat, self.merged.index(at)), e.dtype)
+            return self.from_memory(access.saved_block(self, flat, self.merged.index(at)), e.dtype)

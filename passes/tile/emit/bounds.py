@@ -13,8 +13,8 @@ from lamina.dialects.tile import GUARD
 
 from ...ir.affine import Affine, Axis
 from ...ir.expressions import Apply, Const, Expr, InBounds, Load, Scatter, walk
-from ...ir.guards import Bound, Guard, narrowed
-from ...ir.reading import neutral
+from ...ir.guards import Bound, Guard, conjunction
+from ...ir.reading import neutral_element
 from ...space.nests import Nest
 from ...space.space import Space
 
@@ -46,10 +46,10 @@ def check(b: "Blocks", e: Load | InBounds | Scatter, wide: bool) -> None:
             ok = b.condition((bound,), wide)
             if i:
                 ok = arith.ori(ok, arith.xori(b.condition(e.guard[:i], wide), b.true(wide)))
-            report(b, ok, wide, bound.message)
+            emit_check(b, ok, wide, bound.message)
 
 
-def report(b: "Blocks", ok: ir.Value, wide: bool, message: str) -> None:
+def emit_check(b: "Blocks", ok: ir.Value, wide: bool, message: str) -> None:
     """Emits a tile.check: the call fails with `message` where `ok` is false in an unmasked lane."""
     mask = b.stack[-1].mask
     if wide and mask is not None:
@@ -57,7 +57,7 @@ def report(b: "Blocks", ok: ir.Value, wide: bool, message: str) -> None:
     ir.Operation.create("tile.check", operands=[ok], attributes={"message": ir.StringAttr.get(message)})
 
 
-def left(b: "Blocks", guard: Guard) -> Guard:
+def undecided_bounds(b: "Blocks", guard: Guard) -> Guard:
     """Returns the bounds of a guard that may fail at this point. The model's own checks, which have a message, always stay."""
     return tuple(bound for bound in guard if bound.message or not (bound.implied_by(b.known) or _holds(b, bound)))
 
@@ -67,7 +67,7 @@ def _holds(b: "Blocks", bound: Bound) -> bool:
     at = b.merged.index(bound.at)
     if at.opaque or not any(a in b.ranges for a, _ in at.terms):
         return False
-    low, high = extremes(at, b.ranges)
+    low, high = index_range(at, b.ranges)
     return at_most(bound.low, low) and below(high, bound.high)
 
 
@@ -81,7 +81,7 @@ def comparisons(bound: Bound, index: ir.Value, number: Callable[[int], ir.Value]
     return out
 
 
-def extremes(at: Affine, ranges: dict[Axis, Range]) -> Range:
+def index_range(at: Affine, ranges: dict[Axis, Range]) -> Range:
     """Returns the smallest and the largest value of an index, given the ranges of some axes; others have their whole extent."""
     low = high = at.constant
     for a, c in at.terms:
@@ -101,7 +101,7 @@ def _compared(b: "Blocks", bound: Bound, wide: bool) -> ir.Value:
         """Emits a size as an index, broadcast to all lanes if the bound is compared in lanes."""
         return b.splat(n, ir.IndexType.get()) if lanes else b.number(n)
 
-    reach = (-_NARROW, _NARROW) if at.opaque else extremes(at, b.ranges)
+    reach = (-_NARROW, _NARROW) if at.opaque else index_range(at, b.ranges)
     sides = comparisons(bound, index, number, reach)
     both = reduce(arith.andi, sides) if sides else b.true(lanes)
     return b.widen(both) if wide else both
@@ -120,7 +120,7 @@ def _first_lanes(b: "Blocks", bound: Bound) -> ir.Value | None:
     at = b.merged.index(bound.at)
     if b.apart or len(b.sides) > 1 or at.opaque or at.coefficient(b.vector) != 1 or not is_symbolic(bound.high):
         return None
-    if not at_most(bound.low, extremes(at, b.ranges)[0]):
+    if not at_most(bound.low, index_range(at, b.ranges)[0]):
         return None
     depth = max((b.bound[a][0] for a, _ in at.terms), default=0)
 
@@ -141,7 +141,7 @@ def _lanes(b: "Blocks", bound: Bound) -> ir.Value | None:
     step = at.coefficient(b.vector)
     if not b.apart or at.opaque or is_symbolic(step) or step == 0:
         return None
-    low, high = extremes(at, b.ranges)
+    low, high = index_range(at, b.ranges)
     apart, open_ = abs(step), is_symbolic((low, high, bound.low, bound.high))
     if not open_ and max(abs(low), abs(high)) + apart * b.lanes >= _NARROW:
         return None
@@ -193,12 +193,12 @@ def inner_blocks(space: Space, change: dict[Axis, Affine], axis: Axis, lanes: in
 
 def _inside(bound: Bound, at: Affine, axis: Axis, first: int, lanes: int) -> bool:
     """Returns whether a bound holds in the block of an axis that begins at `first`."""
-    low, high = extremes(at, {axis: (first, first + lanes - 1)})
+    low, high = index_range(at, {axis: (first, first + lanes - 1)})
     return at_most(bound.low, low) and below(high, bound.high)
 
 
 @contextmanager
-def ended(b: "Blocks", nest: Nest, axis: Axis) -> Iterator[tuple[ir.Value, SizeLike | None]]:
+def ending_at_bounds(b: "Blocks", nest: Nest, axis: Axis) -> Iterator[tuple[ir.Value, SizeLike | None]]:
     """Yields the number of iterations that a nest's loop over `axis` needs, as a value, and as a size if it is the whole extent.
     Within the context, the bounds that the loop ends at are known to hold.
 
@@ -214,7 +214,7 @@ def ended(b: "Blocks", nest: Nest, axis: Axis) -> Iterator[tuple[ir.Value, SizeL
             rest = b.merged.index(bound.at) + Affine(0, ((axis, -1),))
             left = arith.subi(b.number(bound.high), b.index(rest))
             count = arith.minsi(count, arith.maxsi(left, b.number(0)))
-    b.known = narrowed(known, bounds)
+    b.known = conjunction(known, bounds)
     yield count, None if bounds else axis.extent
     b.known = known
 
@@ -228,8 +228,8 @@ def _ends(b: "Blocks", nest: Nest, axis: Axis) -> Iterator[Bound]:
         at = b.merged.index(bound.at)
         if at.opaque or at.coefficient(axis) != 1 or any(t is not axis and t not in b.bound for t, _ in at.terms):
             continue
-        if at_most(bound.low, extremes(at, b.ranges)[0]) and all(
-            _padding(r.arg, bound) == neutral(r.op, r.dtype) for r in nest.reductions
+        if at_most(bound.low, index_range(at, b.ranges)[0]) and all(
+            _padding(r.arg, bound) == neutral_element(r.op, r.dtype) for r in nest.reductions
         ):
             yield bound
 

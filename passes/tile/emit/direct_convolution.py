@@ -15,8 +15,8 @@ from torch_mlir.dialects import arith, math
 from lamina.core.sizes import at_most, below, known_part
 
 from ...ir.affine import Affine, Axis
-from ...ir.expressions import Apply, Const, Expr, InBounds, Interner, Load, Reduce, missing
-from ...ir.guards import Bound, Guard, narrowed
+from ...ir.expressions import Apply, Const, Expr, InBounds, Interner, Load, Reduce, unlisted
+from ...ir.guards import Bound, Guard, conjunction
 from ...ir.sizes import i64
 from ...space.direct_convolution import DirectConvolution
 from ...space.space import Space
@@ -203,7 +203,7 @@ class DirectConvolutionProgram:
         """Returns `e` with axes replaced as `change` says. Bounds on the window's row are left out, since the loop runs only over
         rows in the image."""
         moved: dict[Expr, Expr] = {}
-        for x in missing(e, moved):
+        for x in unlisted(e, moved):
             moved[x] = self._moved(x, change, moved)
         return moved[e]
 
@@ -214,7 +214,7 @@ class DirectConvolutionProgram:
             case Load():
                 guard = self._guard(e.guard, change)
                 if guard is not None and e.at.coefficient(self.schedule.axes.column):
-                    guard = narrowed(guard, self._within(change))
+                    guard = conjunction(guard, self._within(change))
                 return make.const(0, e.dtype) if guard is None else make.load(e.tensor, e.at.rename(change), guard, e.dtype)
             case InBounds():
                 guard = self._guard(e.guard, change)

@@ -17,8 +17,8 @@ from . import tiles
 from .blocks import Blocks, Frame
 from .moments import RowMoments, along_rows, constant, over_rows
 from .scopes import Side
-from .values import element, filled, joined, shape_of
-from .views import flags, minor, view
+from .values import broadcast_binary, element, filled, shape_of
+from .views import bool_array, last_dims_map, view
 
 
 class Dot:
@@ -67,8 +67,8 @@ class Dot:
         if m.cut:
             value = tiles.zero_past(b, value, 0)
         sums = view(b, memory, 0, [-(-m.extent // m.step), n.extent], [n.extent, 1])
-        bounds = flags([True, not n.cut])
-        vector.transfer_write(None, over_rows(value), sums, [self.row, b.start(n.axis)], minor(2), in_bounds=bounds)
+        bounds = bool_array([True, not n.cut])
+        vector.transfer_write(None, over_rows(value), sums, [self.row, b.start(n.axis)], last_dims_map(2), in_bounds=bounds)
 
     def _moments(self, value: ir.Value, *, centered: bool) -> RowMoments:
         """Returns the sum of each row of a block over the columns that the product has and, if centered, the sum of squared
@@ -85,8 +85,8 @@ class Dot:
             left = arith.maxsi(arith.minsi(arith.subi(b.number(n.extent), b.start(n.axis)), b.number(n.size)), zero)
             count = arith.sitofp(ir.F32Type.get(), arith.index_cast(ir.IntegerType.get_signless(32), left))
             count = vector.broadcast(constant(0.0).type, count)
-        mean = joined(arith.divf, total, arith.maximumf(count, constant(1.0)))
-        away = joined(arith.subf, value, mean)
+        mean = broadcast_binary(arith.divf, total, arith.maximumf(count, constant(1.0)))
+        away = broadcast_binary(arith.subf, value, mean)
         if n.cut:
             away = tiles.zero_past(b, away, 1)
         return RowMoments(total, along_rows(arith.mulf(away, away)), count)
@@ -101,7 +101,7 @@ class Dot:
         strides = [*(at.coefficient(x) // n.extent * blocks if x is not None else 0 for x in axes), 1]
         sums = view(b, memory, 0, [*map(extent, axes), blocks], strides)
         where = [*map(b.start, axes), self.column]
-        vector.transfer_write(None, value, sums, where, minor(len(where)), in_bounds=flags([not m.cut, True]))
+        vector.transfer_write(None, value, sums, where, last_dims_map(len(where)), in_bounds=bool_array([not m.cut, True]))
 
     def _place(self, program: ir.Value) -> None:
         """Maps a program id to its output tile. The last two axes are visited in groups of rows of tiles, so that neighbors share

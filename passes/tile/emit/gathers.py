@@ -18,7 +18,7 @@ from ...ir.expressions import Load
 from ...ir.guards import Bound, Guard
 from . import bounds
 from .scopes import Side
-from .values import broadcast, filled, joined, shape_of
+from .values import broadcast, broadcast_binary, filled, shape_of
 
 if TYPE_CHECKING:
     from .blocks import Blocks
@@ -91,7 +91,7 @@ def _total(b: "Blocks", at: Affine, sides: Sides) -> ir.Value:
 
 
 def _folded(op: Callable[[ir.Value, ir.Value], ir.Value], terms: Iterable[ir.Value]) -> ir.Value | None:
-    return reduce(lambda total, term: term if total is None else joined(op, total, term), terms, None)
+    return reduce(lambda total, term: term if total is None else broadcast_binary(op, total, term), terms, None)
 
 
 def _along(b: "Blocks", at: Affine, d: int, side: Side) -> ir.Value | None:
@@ -102,7 +102,7 @@ def _along(b: "Blocks", at: Affine, d: int, side: Side) -> ir.Value | None:
     def made() -> ir.Value | None:
         """Computes the terms along one dimension."""
         at = _positions(b, d, side)
-        terms = (at[x] if n == 1 else joined(arith.muli, at[x], _number(b, n)) for x, n in steps.items())
+        terms = (at[x] if n == 1 else broadcast_binary(arith.muli, at[x], _number(b, n)) for x, n in steps.items())
         return _folded(arith.addi, terms)
 
     return b.memoized(("along", at, d, side), b.bound[side.axis][0], made) if steps else None
@@ -138,7 +138,7 @@ def _within(b: "Blocks", d: int, side: Side) -> ir.Value | None:
     def made() -> ir.Value:
         """Compares the lanes with the side's extent."""
         lanes = _lanes(d, side, start)
-        return joined(partial(arith.cmpi, arith.CmpIPredicate.slt), lanes, _number(b, side.extent))
+        return broadcast_binary(partial(arith.cmpi, arith.CmpIPredicate.slt), lanes, _number(b, side.extent))
 
     return b.memoized(("within", d, side), depth, made)
 
@@ -150,7 +150,7 @@ def _lanes(d: int, side: Side, start: ir.Value) -> ir.Value:
     shape[d] = side.size
     step = ir.Operation.create("vector.step", results=[ir.VectorType.get([side.size], index)]).results[0]
     lanes = vector.shape_cast(ir.VectorType.get(shape, index), step)
-    return joined(arith.addi, _tile(start), lanes)
+    return broadcast_binary(arith.addi, _tile(start), lanes)
 
 
 def _remainder(whole: ir.Value, many: ir.Value, by: ir.Value) -> ir.Value:

@@ -9,7 +9,7 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith, vector
 
 from ...ir.affine import Affine, Axis
-from .views import flags
+from .views import bool_array
 
 if TYPE_CHECKING:
     from .blocks import Blocks
@@ -43,7 +43,9 @@ def read(b: "Blocks", flat: ir.Value, at: Affine, mask: ir.Value | None) -> ir.V
         """Reads both values of each pair."""
         identity, pad = ir.AffineMap.get_identity(1), b.constant(0, stored)
         type_ = ir.VectorType.get([2 * b.lanes], stored)
-        return vector.transfer_read(type_, flat, [b.index(whole)], identity, pad, mask=of_pairs(b, mask), in_bounds=flags([True]))
+        return vector.transfer_read(
+            type_, flat, [b.index(whole)], identity, pad, mask=of_pairs(b, mask), in_bounds=bool_array([True])
+        )
 
     pairs = b.memoized(("pairs", flat, whole, mask), depth, both)
     return vector.shuffle(pairs, pairs, [2 * i + odd for i in range(b.lanes)])
@@ -56,5 +58,5 @@ def _between(b: "Blocks", flat: ir.Value, at: Affine, mask: ir.Value | None) -> 
     type_, identity = ir.VectorType.get([lanes], stored), ir.AffineMap.get_identity(1)
     first, pad = b.index(at), b.constant(0, stored)
     places = first, arith.addi(first, b.number(lanes - 1))
-    found = [vector.transfer_read(type_, flat, [place], identity, pad, mask=mask, in_bounds=flags([True])) for place in places]
+    found = [vector.transfer_read(type_, flat, [place], identity, pad, mask=mask, in_bounds=bool_array([True])) for place in places]
     return vector.shuffle(*found, [2 * i if 2 * i < lanes else 2 * i + 1 for i in range(lanes)])

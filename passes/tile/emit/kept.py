@@ -10,7 +10,7 @@ from torch_mlir.dialects import arith, memref
 from lamina.core.sizes import SizeLike, at_most, is_symbolic, typical
 
 from ...ir.affine import Affine
-from ...ir.axes import linear
+from ...ir.axes import linear_position
 from ...ir.expressions import Apply, Expr, Load
 from ...space.nests import Nest, cost, worth_keeping
 from ...space.schedule import Schedule, bits
@@ -24,13 +24,13 @@ Slot = tuple[int, tuple[ir.Value, Affine]]
 """The number of the nest that fills a value's memory, the memory, and the value's index in it."""
 
 
-def slots(b: "Blocks", plan: Schedule, nests: list[Nest]) -> dict[Expr, Slot]:
+def allocate_slots(b: "Blocks", plan: Schedule, nests: list[Nest]) -> dict[Expr, Slot]:
     """Allocates scratch memory for values that a later nest reads again, and returns where each is kept: as much as is allowed
     where the call decides how many there are (see `fit`)."""
     columns, config = plan.merged.columns, plan.config
     if plan.vector is None or not config.scratch:
         return {}
-    at, count = linear(columns) * _lanes(plan), _count(plan)
+    at, count = linear_position(columns) * _lanes(plan), _count(plan)
     out = {}
     for e, born in worth_keeping(nests, columns, partial(_pays, b, plan)).items():
         most = config.scratch * 8 // bits(e.dtype)
@@ -42,7 +42,7 @@ def slots(b: "Blocks", plan: Schedule, nests: list[Nest]) -> dict[Expr, Slot]:
     return out
 
 
-def fit(b: "Blocks", plan: Schedule, kept: dict[Expr, Slot]) -> ir.Value | None:
+def emit_fit(b: "Blocks", plan: Schedule, kept: dict[Expr, Slot]) -> ir.Value | None:
     """Emits whether scratch memory holds the values of a row; None if it does in any call."""
     count = _count(plan)
     most = min((plan.config.scratch * 8 // bits(e.dtype) for e in kept), default=0)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from torch_mlir import ir
 from torch_mlir.dialects import arith, vector
 
-from .values import filled, joined, shape_of
+from .values import broadcast_binary, filled, shape_of
 
 
 @dataclass(frozen=True)
@@ -27,10 +27,10 @@ class RowMoments:
         if self.squares is None or self.count is None or before.squares is None or before.count is None:
             return RowMoments(total)
         count = arith.addf(before.count, self.count)
-        mean, other = (joined(arith.divf, m.sum, arith.maximumf(m.count, constant(1.0))) for m in (self, before))
+        mean, other = (broadcast_binary(arith.divf, m.sum, arith.maximumf(m.count, constant(1.0))) for m in (self, before))
         away = arith.subf(mean, other)
         weight = arith.divf(arith.mulf(before.count, self.count), count)
-        squares = arith.addf(arith.addf(before.squares, self.squares), joined(arith.mulf, arith.mulf(away, away), weight))
+        squares = arith.addf(arith.addf(before.squares, self.squares), broadcast_binary(arith.mulf, arith.mulf(away, away), weight))
         return RowMoments(total, squares, count)
 
 

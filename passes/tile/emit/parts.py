@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from torch_mlir.dialects import arith
 
 from ...ir.expressions import Expr, walk
-from ...ir.guards import Bound, Guard, narrowed
+from ...ir.guards import Bound, Guard, conjunction
 from ...space.regions import choice_of, ends_along
 from . import bounds
 
@@ -32,7 +32,7 @@ def store_in_parts(b: "Blocks", lanes: int, e: Expr, store: Callable[[], None]) 
     def decided(value: Expr, known: tuple[int, int]) -> None:
         """Stores what is left where the condition is decided."""
         before = b.known
-        b.decided[select], b.known = value, narrowed(before, (Bound(bound.at, *known),))
+        b.decided[select], b.known = value, conjunction(before, (Bound(bound.at, *known),))
         store_in_parts(b, lanes, e, store)
         del b.decided[select]
         b.known = before

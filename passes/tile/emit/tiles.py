@@ -13,7 +13,7 @@ from ...ir.sizes import number_attribute
 from . import gathers
 from .scopes import Side
 from .values import filled, shape_of
-from .views import flags, minor, view
+from .views import bool_array, last_dims_map, view
 
 if TYPE_CHECKING:
     from .blocks import Blocks
@@ -66,4 +66,4 @@ def _view(
     axes = [*(x for x in b.merged.rows if at.coefficient(x) and x not in along), *(side.axis for side in sides)]
     sizes = [1 if x is None else x.extent for x in axes]
     found = view(b, memory, at.constant, sizes, [at.coefficient(x) for x in axes])
-    return found, [b.start(x) for x in axes], minor(len(axes)), flags(not side.cut for side in sides)
+    return found, [b.start(x) for x in axes], last_dims_map(len(axes)), bool_array(not side.cut for side in sides)

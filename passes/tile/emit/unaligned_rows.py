@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .blocks import Blocks
 
 
-def over(
+def loop_over_row(
     loops: "Loops", axis: Axis, count: ir.Value, exact: SizeLike | None, inits: list[ir.Value],
     body: Callable[[list[ir.Value]], list[ir.Value]],
 ) -> list[ir.Value]:  # fmt: skip
@@ -45,7 +45,7 @@ def over(
     return out
 
 
-def enter(b: "Blocks", window: ShiftedBlocks, axis: Axis, lane: ir.Value, ends: bool) -> None:
+def enter_block(b: "Blocks", window: ShiftedBlocks, axis: Axis, lane: ir.Value, ends: bool) -> None:
     """Sets the mask and the axis of a block.
 
     lane  the block's first lane, counted from the start of the row's first access

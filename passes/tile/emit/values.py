@@ -44,7 +44,7 @@ def broadcast(v: ir.Value, shape: Sequence[int]) -> ir.Value:
     return v if shape_of(v) == tuple(shape) else vector.broadcast(ir.VectorType.get(shape, type_), v)
 
 
-def joined(op: Callable[[ir.Value, ir.Value], ir.Value], a: ir.Value, b: ir.Value) -> ir.Value:
+def broadcast_binary(op: Callable[[ir.Value, ir.Value], ir.Value], a: ir.Value, b: ir.Value) -> ir.Value:
     """Applies an op to two blocks of one rank, broadcast to one shape."""
     shape = common_shape((a, b))
     return op(broadcast(a, shape), broadcast(b, shape))

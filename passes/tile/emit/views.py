@@ -8,7 +8,7 @@ from torch_mlir.dialects import memref
 
 from lamina.core.sizes import Size, SizeLike
 
-from ...ir.sizes import static
+from ...ir.sizes import static_sizes
 
 if TYPE_CHECKING:
     from .scopes import Scopes
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def view(b: "Scopes", memory: ir.Value, offset: int, sizes: Sequence[SizeLike], strides: Sequence[SizeLike]) -> ir.Value:
     """Returns memory seen as an array of these sizes and strides: at the start of the program, or, where some are symbolic, in
     front of its loops."""
-    known = [static(sizes), static(strides)]
+    known = [static_sizes(sizes), static_sizes(strides)]
     type_ = ir.MemRefType.get(known[0], ir.MemRefType(memory.type).element_type, ir.StridedLayoutAttr.get(offset, known[1]))
 
     def make(*values: list[ir.Value]) -> ir.Value:
@@ -31,11 +31,11 @@ def view(b: "Scopes", memory: ir.Value, offset: int, sizes: Sequence[SizeLike], 
         return make(*open_)
 
 
-def minor(rank: int) -> ir.AffineMap:
+def last_dims_map(rank: int) -> ir.AffineMap:
     """Returns the map from an array's dimensions to a tile's, which are the last two."""
     return ir.AffineMap.get(rank, 0, [ir.AffineDimExpr.get(rank - 2 + d) for d in range(2)])
 
 
-def flags(values: Iterable[bool]) -> ir.ArrayAttr:
+def bool_array(values: Iterable[bool]) -> ir.ArrayAttr:
     """Returns bools as an attribute, such as whether a block is in bounds along each side."""
     return ir.ArrayAttr.get([ir.BoolAttr.get(v) for v in values])

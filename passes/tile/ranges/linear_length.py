@@ -9,7 +9,7 @@ from lamina.core.sizes import (
     SizeSymbol,
     all_symbols,
     at_least,
-    exactly,
+    exact_quotient,
     known_part,
     symbol_name,
     typical,
@@ -71,4 +71,4 @@ class LinearLength:
         if self.plus and self.factor > 1:
             return None
         plus = self.plus if self.factor == 1 else 0
-        return exactly(symbol + plus, d) * d - plus  # type: ignore[return-value]
+        return exact_quotient(symbol + plus, d) * d - plus  # type: ignore[return-value]

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 
 from torch_mlir import ir
 
-from lamina.core.sizes import Size, SizeLike, all_symbols, exactly, substituted, symbols_of
+from lamina.core.sizes import Size, SizeLike, all_symbols, exact_quotient, substituted, symbols_of
 from lamina.schedules import nvvm
 
 from ...families.choice import CHOICE
 from ...ir.affine import Axis
 from ...ir.reading import Untraceable
-from ...space.coalesce import Merged, shortened
+from ...space.coalesce import Merged, with_length_symbols
 from ...space.direct_convolution import WINDOW
 from ...space.forms import form_of
 from ...space.scans import has_scans
@@ -38,7 +38,7 @@ def whole_rows(module: ir.Module, kernel: Kernel, round_half: bool) -> list[Size
     lengths: dict[Size, Size] = {}
     when: list[Condition] = []
     for part in (part for size in sizes for part in _parts(size)):
-        if shortened(substituted(part, symbols), lengths) % step == 0:
+        if with_length_symbols(substituted(part, symbols), lengths) % step == 0:
             continue
         found = _multiple(part, step)
         if found is not None and not found.symbols.keys() & symbols.keys():
@@ -67,7 +67,7 @@ def _multiple(size: SizeLike, step: int) -> _Multiple | None:
         return None
     symbol = Size(((tuple(symbols), 1),))  # of which the size is a quotient, such as half a row
     for number in (step << i for i in range(_DOUBLED + 1)):
-        whole: SizeLike = exactly(symbol, number) * number
+        whole: SizeLike = exact_quotient(symbol, number) * number
         if substituted(size, {symbols[0].name: whole}) % step == 0:
             return _Multiple(symbol % number, {symbols[0].name: whole})
     return None

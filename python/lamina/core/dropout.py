@@ -4,12 +4,12 @@ decides on eight weights."""
 NUMBERS = 1 << 16
 
 
-def bound(dropout: float) -> int:
+def keep_bound(dropout: float) -> int:
     """Returns the bound on a 16-bit number below which a weight is kept."""
     return round((1 - dropout) * NUMBERS)
 
 
-def factor(dropout: float) -> float:
+def keep_scale(dropout: float) -> float:
     """Returns the scale of kept weights: one over the share that is actually drawn, so that their mean stays; 0 if none is
     kept."""
-    return NUMBERS / kept if (kept := bound(dropout)) else 0.0
+    return NUMBERS / kept if (kept := keep_bound(dropout)) else 0.0

@@ -9,7 +9,7 @@ from .sizes import Size, SizeLike
 KINDS = get_args(BufferKind)
 
 
-def fault(program: Program, kernels: tuple[str, ...]) -> str:
+def first_fault(program: Program, kernels: tuple[str, ...]) -> str:
     """Describes the first fault of a program whose code has these kernels; "" for none. Sizes that depend on the call are not
     checked."""
     return next(_faults(program, kernels), "")

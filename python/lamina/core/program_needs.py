@@ -13,7 +13,7 @@ _ALIGNED = 64  # alignment of arena buffers, in bytes
 SCRATCH = 128  # alignment of scratch memory at most, in bytes, where binding places it
 
 
-def fixed(size: SizeLike, of: str) -> int:
+def require_number(size: SizeLike, of: str) -> int:
     """Returns a size that is a number. Raises CompileError if it depends on symbols; `of` names its owner in the message."""
     if isinstance(size, int):
         return size

@@ -6,7 +6,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def reached(starts: Iterable[T], following: Callable[[T], Iterable[T]]) -> Iterator[T]:
+def reachable(starts: Iterable[T], following: Callable[[T], Iterable[T]]) -> Iterator[T]:
     """Yields the starts and all that follows from them, each once, depth first. What follows is asked for after a node was
     yielded."""
     stack = list(dict.fromkeys(starts))

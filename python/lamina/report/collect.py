@@ -6,7 +6,7 @@ from math import prod
 
 from lamina.core.options import Tune
 from lamina.core.program import Call, Launch, Program, Ref, Step, by_computation, refs_of
-from lamina.core.sizes import Size, SizeLike, evaluate, shown
+from lamina.core.sizes import Size, SizeLike, evaluate, readable
 from lamina.runtime.recording.graph_status import Status
 from lamina.tune.choice import TunedChoice
 
@@ -81,13 +81,13 @@ def _step(index: int, step: Step, all_sizes: Sequence[Step]) -> KernelStep | Ext
 def _ranges(launches: Sequence[Launch]) -> Iterator[str]:
     """Yields kernels of which a call takes the first that is for its sizes, each with what these are."""
     for launch in launches if len(launches) > 1 else ():
-        conditions = [f"{shown(when.size)} <= {when.most}" for when in launch.when]
+        conditions = [f"{readable(when.size)} <= {when.most}" for when in launch.when]
         yield f"{launch.kernel} where {' and '.join(conditions)}" if conditions else f"{launch.kernel} otherwise"
 
 
 def _expression(size: SizeLike) -> str:
     """Returns a size that depends on the call as an expression of symbols' names; "" for any other."""
-    return shown(size) if isinstance(size, Size) else ""
+    return readable(size) if isinstance(size, Size) else ""
 
 
 def memory(program: Program) -> Memory:

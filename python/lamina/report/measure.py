@@ -8,7 +8,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from lamina.core.program import Program
-from lamina.core.program_needs import fixed
+from lamina.core.program_needs import require_number
 from lamina.runtime.dtypes import DTYPES
 from lamina.tune.problems.inputs import random_tensors
 
@@ -48,5 +48,5 @@ def best(names: Sequence[str], events: Sequence[tuple[str, float, float]], repea
 
 def random_inputs(program: Program, device: torch.device) -> list[torch.Tensor]:
     """Returns random inputs for a program; see lamina.tune.problems.inputs."""
-    sizes = [tuple(tuple(fixed(n, "an input") for n in ns) for ns in (i.shape, i.strides)) for i in program.inputs]
+    sizes = [tuple(tuple(require_number(n, "an input") for n in ns) for ns in (i.shape, i.strides)) for i in program.inputs]
     return random_tensors([(DTYPES[i.dtype], *size) for i, size in zip(program.inputs, sizes, strict=True)], device)

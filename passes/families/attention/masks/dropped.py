@@ -7,12 +7,12 @@ from lamina.dialects.graph import CALLS
 
 from ....ir.generics import empty
 from ....ir.reading import producer, shape_of
-from ....ir.rewriting import unused
+from ....ir.rewriting import is_unused
 from ....ir.sizes import tensor_type
 from ....ir.views import is_view, walked_dims
 
 
-def narrowed(mask: ir.Value) -> ir.Value:
+def without_broadcast(mask: ir.Value) -> ir.Value:
     """Returns a mask without the final broadcast of its group, with size 1 where it repeats itself. Creates a group for it."""
     group = producer(mask)
     inner = _yielded(group) if group is not None and group.name == "graph.group" else None
@@ -43,12 +43,12 @@ def _is_external(v: ir.Value) -> bool:
     return op is None or op.name in CALLS
 
 
-def drop(op: ir.Operation | None) -> None:
+def erase_unused(op: ir.Operation | None) -> None:
     """Erases a group or view of @main that has no users, and then those of its producers that have none left."""
     unread = {} if op is None else {op.results[0]: op}
     while unread:
         _, last = unread.popitem()
-        if not unused(last) or not (last.name == "graph.group" or is_view(last)):
+        if not is_unused(last) or not (last.name == "graph.group" or is_view(last)):
             continue
         unread.update({defining.results[0]: defining for defining in map(producer, last.operands) if defining is not None})
         last.erase()

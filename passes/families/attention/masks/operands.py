@@ -8,7 +8,7 @@ import numpy as np
 from torch_mlir import ir
 from torch_mlir.dialects import arith
 
-from lamina.core.walks import reached
+from lamina.core.walks import reachable
 
 from ....ir.extern_calls import kernel_call
 from ....ir.generics import spread
@@ -16,7 +16,7 @@ from ....ir.reading import producer, shape_of
 from ....ir.rewriting import ZERO, copy_ops, read_by
 from ....ir.sizes import tensor_type
 from ...surroundings import ValueMap, group_before
-from .dropped import narrowed
+from .dropped import without_broadcast
 from .meaning import BATCH, HEAD, KEY, QUERY, Keys, Meaning
 from .parts import Values, across_group
 from .terms import meaning
@@ -68,7 +68,7 @@ class Masks:
         """Returns the operands that kernels read, by name. Emits them at the insertion point unless an earlier call has them."""
         if meaning.rest:
             if mask not in self.narrow:
-                self.narrow[mask] = narrowed(mask)
+                self.narrow[mask] = without_broadcast(mask)
             return {"mask": self.narrow[mask]}
         known = Known(meaning.keys, meaning.span, meaning.slopes, (scores[BATCH], scores[HEAD], scores[KEY]))
         if known not in self.emitted:
@@ -165,7 +165,7 @@ def _backward_slice(value: ir.Value) -> list[ir.Operation]:
     if op is None or op.parent is None or op.parent.operation.name != "graph.group":
         return []
     depended_on = set(
-        reached([op], lambda user: [o for o in map(producer, read_by(user)) if o is not None and o.block == op.block])
+        reachable([op], lambda user: [o for o in map(producer, read_by(user)) if o is not None and o.block == op.block])
     )
     return [o.operation for o in op.block.operations if o.operation in depended_on]
 

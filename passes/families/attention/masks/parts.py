@@ -6,7 +6,7 @@ import numpy as np
 from torch_mlir import ir
 
 from lamina.core.sizes import is_symbolic
-from lamina.core.walks import reached
+from lamina.core.walks import reachable
 from lamina.dialects.graph import CALLS
 
 from ....ir.reading import producer, shape_of, terminator
@@ -18,7 +18,7 @@ from ....simplify.scalars import ScalarRef, Scalars
 _MOST = 1 << 26  # elements of an evaluated value at most
 
 
-def whole(mask: ir.Value) -> ScalarRef:
+def mask_element(mask: ir.Value) -> ScalarRef:
     """Returns the element of a mask of four dimensions at a batch, head, query and key: these number the root loops of a
     `ScalarRef`."""
     return ScalarRef(mask, tuple(d if n != 1 else ZERO for d, n in enumerate(shape_of(mask))))
@@ -93,7 +93,7 @@ class Values:
             first = 1 if op.name == "tensor.extract" else 0
             return [ScalarRef(v, resolved.index) for v in list(op.operands)[first:]]
 
-        for _ in reached([part], computed_from):
+        for _ in reachable([part], computed_from):
             pass
         return dims
 

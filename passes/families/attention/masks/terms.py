@@ -11,7 +11,7 @@ from lamina.core.sizes import is_symbolic
 
 from ....simplify.scalars import ScalarNode, ScalarRef
 from .meaning import HEAD, HIDES, KEY, QUERY, Keys, MaskTerms, Meaning, is_finite
-from .parts import Values, whole
+from .parts import Values, mask_element
 from .positions import Linear, Region, SymbolicTerms
 from .read_positions import linear_or_region
 
@@ -24,7 +24,7 @@ def meaning(mask: ir.Value, scores: Sequence[int], causal: bool, values: Values)
     terms = (SymbolicTerms if is_symbolic(tuple(scores[HEAD:])) else MaskTerms)(scores[HEAD], scores[QUERY], scores[KEY])
     if causal:
         terms.show_causal()
-    part, dtype, reader = whole(mask), str(ir.RankedTensorType(mask.type).element_type), _Reader(terms, values)
+    part, dtype, reader = mask_element(mask), str(ir.RankedTensorType(mask.type).element_type), _Reader(terms, values)
     if dtype == "i1":
         reader.hides(part, True, False)
     else:

@@ -18,7 +18,7 @@ from ...surroundings import calls
 from ..backward import Gradients
 from ..forward import Attention
 from .kernel import Case, TorchKernel, TorchKernelOperands
-from .operands import padded, repeated, sliced, spread, unread, with_one, without_one
+from .operands import dropout_placeholder, padded, repeat_heads, sliced, spread, with_one, without_one
 from .registry import preferred
 
 _SIDE_BY_SIDE = (0, 2, 1, 3)  # dimensions in memory: the heads of a position lie side by side
@@ -44,7 +44,7 @@ def hand_over(module: ir.Module, target: Target | None) -> None:
         op.erase()
 
 
-def drops(call: Call) -> bool:
+def has_dropout(call: Call) -> bool:
     """Returns whether a call of an attention kernel has dropout."""
     given = arguments_of(call)
     return bool(given.get("dropout_p", given.get("dropout")))
@@ -95,7 +95,7 @@ class _Call:
         grad, query, key, value, out = (
             self._operand(v) for v in (gradients.grad, attention.query, attention.key, attention.value, attention.result)
         )
-        tensors, seeds = [grad, query, key, value], [unread(shape) for shape in kernel.seeds]
+        tensors, seeds = [grad, query, key, value], [dropout_placeholder(shape) for shape in kernel.seeds]
         wanted = [
             None if v is None else self._result(v, shape_of(like)) for v, like in zip(gradients.results, tensors[1:], strict=False)
         ]
@@ -126,7 +126,7 @@ class _Call:
     def _operand(self, value: ir.Value) -> ir.Value:
         """Returns an operand in the kernel's form: with longer heads, or more of them."""
         longer = padded(value, 3, -shape_of(value)[3] % self.kernel.head_multiple)
-        return repeated(longer, self.attention.scores[1]) if self.kernel.repeats_heads else longer
+        return repeat_heads(longer, self.attention.scores[1]) if self.kernel.repeats_heads else longer
 
     def _mask(self) -> ir.Value | None:
         """Returns the mask in the kernel's form."""

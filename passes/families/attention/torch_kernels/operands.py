@@ -8,7 +8,7 @@ from torch_mlir.dialects import arith, tensor
 
 from ....ir import generics, reshapes
 from ....ir.reading import shape_of
-from ....ir.sizes import size_operands, static, tensor_type
+from ....ir.sizes import size_operands, static_sizes, tensor_type
 from ...surroundings import ValueMap, group_before
 
 _SPLIT = [[0], [1, 2], [3], [4]]  # heads of keys, and repetitions
@@ -48,7 +48,7 @@ def spread(value: ir.Value, sizes: Sequence[int], dims: Sequence[int] = (0, 1, 2
     return generics.spread(value, _type(sizes, value), reads)
 
 
-def repeated(value: ir.Value, heads: int) -> ir.Value:
+def repeat_heads(value: ir.Value, heads: int) -> ir.Value:
     """Repeats the heads of a tensor (batch, some heads, length, size) until there are `heads` of them."""
     batch, shared, length, size = shape_of(value)
     if shared == heads:
@@ -60,7 +60,7 @@ def repeated(value: ir.Value, heads: int) -> ir.Value:
 def with_one(value: ir.Value) -> ir.Value:
     """Returns a tensor of three dimensions with a fourth of size 1."""
     sizes = [*shape_of(value), 1]
-    return tensor.ExpandShapeOp(_type(sizes, value), value, _LAST, size_operands(sizes), static(sizes)).result
+    return tensor.ExpandShapeOp(_type(sizes, value), value, _LAST, size_operands(sizes), static_sizes(sizes)).result
 
 
 def without_one(value: ir.Value) -> ir.Value:
@@ -68,7 +68,7 @@ def without_one(value: ir.Value) -> ir.Value:
     return tensor.CollapseShapeOp(_type(shape_of(value)[:3], value), value, _LAST).result
 
 
-def unread(shape: Sequence[int]) -> ir.Value:
+def dropout_placeholder(shape: Sequence[int]) -> ir.Value:
     """Emits a placeholder for the state of dropout, of which nothing is read if no numbers are drawn."""
     type_ = ir.RankedTensorType.get(list(shape), ir.IntegerType.get_signless(64))
     return arith.constant(type_, ir.DenseElementsAttr.get(np.zeros(shape, np.int64), type=type_))

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from torch_mlir import ir
 from torch_mlir.dialects import arith, memref
 
-from ..threads import IndexBuilder, Shape, barrier, when
+from ..threads import IndexBuilder, Shape, barrier, emit_if
 from ..vendor import Vendor
 
 
@@ -58,7 +58,7 @@ class Exchange:
         stored = [_as_stored(v) for v in values]
         slots = [self.shared(warps, v.type) for v in stored]
         pairs = list(zip(slots, stored, strict=True))
-        self.share(lambda: when(first, lambda: [memref.store(v, s, [warp]) for s, v in pairs]))
+        self.share(lambda: emit_if(first, lambda: [memref.store(v, s, [warp]) for s, v in pairs]))
         place = index_ops.modulo(lane, warps)
         return [_as_computed(memref.load(slot, [place]), v.type) for slot, v in zip(slots, values, strict=True)]
 
@@ -90,7 +90,7 @@ class Exchange:
             for slot, v in zip(slots, stored, strict=True):
                 self.vendor.send(v, slot, rank, self.thread, index_ops)
 
-        when(index_ops.below(self.thread, ctas), share)
+        emit_if(index_ops.below(self.thread, ctas), share)
         self.vendor.synchronize()
         return [
             [_as_computed(memref.load(slot, [index_ops.number(i)]), v.type) for i in range(ctas)]

@@ -10,27 +10,27 @@ from typing import TYPE_CHECKING
 from torch_mlir import ir
 from torch_mlir.dialects import arith, vector
 
-from ..values import Spread, elements, joining, per_part, together, tree, vector_type
+from ..values import Spread, binary_op, elements, join_as_tree, per_part, vector_of, vector_type
 from .exchange import Exchange
-from .reductions import own
+from .reductions import reduce_in_thread
 
 if TYPE_CHECKING:
     from ..kernel import ThreadKernel
 
-_max, _add = joining("arith.maximumf"), joining("arith.addf")
+_max, _add = binary_op("arith.maximumf"), binary_op("arith.addf")
 
 
 def accumulate(k: "ThreadKernel", op: ir.Operation) -> None:
     """Lowers tile.exp_sum: updates a thread's maximum and sum with a block, and returns the block's exponentials."""
     x, largest, total = (k.spread(v) for v in op.operands)
     old, before = (elements(v.parts[0])[0] for v in (largest, total))
-    new = _max(old, own(x, _max))
+    new = _max(old, reduce_in_thread(x, _max))
     zero = _finite(new)
     base = vector.broadcast(x.parts[0].type, zero)
     powers = per_part(lambda part: exp(arith.subf(part, base)), x)
-    after = arith.addf(arith.mulf(before, exp(arith.subf(old, zero))), own(powers, _add))
+    after = arith.addf(arith.mulf(before, exp(arith.subf(old, zero))), reduce_in_thread(powers, _add))
     k.values[op.results[0]] = powers
-    k.values[op.results[1]], k.values[op.results[2]] = Spread((together([new]),)), Spread((together([after]),))
+    k.values[op.results[1]], k.values[op.results[2]] = Spread((vector_of([new]),)), Spread((vector_of([after]),))
 
 
 def finish(k: "ThreadKernel", op: ir.Operation) -> None:
@@ -44,12 +44,12 @@ def finish(k: "ThreadKernel", op: ir.Operation) -> None:
         largest, total = _join_lanes(exchange, largest, total, shape.threads // shape.warp)
     if shape.cluster > 1:
         every_largest, every_total = exchange.among_ctas([largest, total])
-        largest = tree(every_largest, _max)
+        largest = join_as_tree(every_largest, _max)
         zero = _finite(largest)
         scaled = [arith.mulf(t, exp(arith.subf(m, zero))) for m, t in zip(every_largest, every_total, strict=True)]
-        total = tree(scaled, _add)
+        total = join_as_tree(scaled, _add)
     scale = exp(arith.subf(own_largest, _finite(largest)))
-    k.values[op.results[0]], k.values[op.results[1]], k.values[op.results[2]] = largest, total, Spread((together([scale]),))
+    k.values[op.results[0]], k.values[op.results[1]], k.values[op.results[2]] = largest, total, Spread((vector_of([scale]),))
 
 
 def lanes(k: "ThreadKernel", op: ir.Operation) -> None:

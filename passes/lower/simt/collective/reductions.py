@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from torch_mlir import ir
 
-from ..values import Join, Spread, elements, tree
+from ..values import Join, Spread, elements, join_as_tree
 from .exchange import Exchange
 
 
@@ -25,18 +25,18 @@ class Reduction:
     join: Join
 
 
-def own(block: Spread, join: Join) -> ir.Value:
+def reduce_in_thread(block: Spread, join: Join) -> ir.Value:
     """Reduces the part of a block that one thread holds to a scalar."""
-    return tree(elements(tree(block.parts, join)), join)
+    return join_as_tree(elements(join_as_tree(block.parts, join)), join)
 
 
 def reduce(wanted: list[Reduction], exchange: Exchange) -> list[ir.Value]:
     """Emits reductions together and returns their totals, known to every thread of the program."""
     shape = exchange.shape
-    values = [exchange.among_lanes(own(r.block, r.join), r.join, min(shape.threads, shape.warp)) for r in wanted]
+    values = [exchange.among_lanes(reduce_in_thread(r.block, r.join), r.join, min(shape.threads, shape.warp)) for r in wanted]
     if shape.threads > shape.warp:
         seen = exchange.among_warps(values)
         values = [exchange.among_lanes(v, r.join, shape.threads // shape.warp) for r, v in zip(wanted, seen, strict=True)]
     if shape.cluster > 1:
-        values = [tree(v, r.join) for r, v in zip(wanted, exchange.among_ctas(values), strict=True)]
+        values = [join_as_tree(v, r.join) for r, v in zip(wanted, exchange.among_ctas(values), strict=True)]
     return values

@@ -15,9 +15,9 @@ from torch_mlir.dialects import arith, memref
 
 from lamina.dialects.combining import LOG_SUM
 
-from ....ir.reading import neutral
-from ..threads import when
-from ..values import Spread, elements, joining, together
+from ....ir.reading import neutral_element
+from ..threads import emit_if
+from ..values import Spread, binary_op, elements, vector_of
 from .online import exp
 
 if TYPE_CHECKING:
@@ -48,13 +48,13 @@ class Runs:
 def scan(k: "ThreadKernel", op: ir.Operation) -> None:
     """Lowers one tile.scan: to the block of prefixes and the next block's carry."""
     name, carry = ir.StringAttr(op.attributes["combine"]).value, k.uniform(op.operands[1])
-    none = arith.constant(carry.type, neutral(name, str(carry.type)))
+    none = arith.constant(carry.type, neutral_element(name, str(carry.type)))
     if name == LOG_SUM:
         one, nothing = (arith.constant(carry.type, n) for n in (1.0, 0.0))
         own = [[(x[0], one) for x in access] for access in _elements(k, op.operands[:1])]
         _scan(k, op, own, Runs((carry, one), (none, nothing), _join_log_sums, _log_sum, True))
         return
-    join = joining(name)
+    join = binary_op(name)
     _scan(k, op, _elements(k, op.operands[:1]), Runs((carry,), (none,), lambda a, b: (join(a[0], b[0]),), _last, True))
 
 
@@ -97,7 +97,7 @@ def _scan(k: "ThreadKernel", op: ir.Operation, accesses: list[list[Run]], by: Ru
     parts = []
     for prefixes, (before, _), start in zip(own, lanes, starts, strict=True):
         first = by.join(start, before)
-        parts.append(together([by.value(by.join(first, p)) for p in prefixes]))
+        parts.append(vector_of([by.value(by.join(first, p)) for p in prefixes]))
     k.values[op.results[0]], k.values[op.results[1]] = Spread(tuple(parts)), by.value(following)
 
 
@@ -149,7 +149,7 @@ def _among_warps(k: "ThreadKernel", totals: list[Run], carry: Run, join: JoinRun
             for v, slot in zip(total, slots, strict=True):
                 memref.store(v, slot, [index_ops.add(warp, c * warps)])
 
-    k.exchange.share(lambda: when(index_ops.below(lane, 1), store))
+    k.exchange.share(lambda: emit_if(index_ops.below(lane, 1), store))
     for c in range(len(totals)):
         start = carry
         for w in range(warps):

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from torch_mlir import ir
 from torch_mlir.dialects import arith, memref
 
-from ...sorting import highest, steps
+from ...sorting import highest, step_masks
 from ..threads import barrier
-from ..values import Spread, elements, together
+from ..values import Spread, elements, vector_of
 
 if TYPE_CHECKING:
     from ..kernel import ThreadKernel
@@ -22,7 +22,7 @@ def sort(k: "ThreadKernel", op: ir.Operation) -> None:
     shape = k.shape
     values = [v for part in k.spread(op.operands[0]).parts for v in elements(part)]
     slots: ir.Value | None = None
-    for mask in steps(shape.lanes):
+    for mask in step_masks(shape.lanes):
         threads, own = mask // shape.vec % shape.threads, mask % shape.vec + mask // (shape.vec * shape.threads) * shape.vec
         if not threads:
             values = _within_thread(values, own)
@@ -34,7 +34,7 @@ def sort(k: "ThreadKernel", op: ir.Operation) -> None:
             others = _through_memory(k, slots, values, threads)
         others = [others[r ^ own] for r in range(len(values))]
         values = _with_others(k, values, others, mask)
-    parts = [together(values[c * shape.vec : (c + 1) * shape.vec]) for c in range(shape.chunks)]
+    parts = [vector_of(values[c * shape.vec : (c + 1) * shape.vec]) for c in range(shape.chunks)]
     k.values[op.results[0]] = Spread(tuple(parts))
 
 

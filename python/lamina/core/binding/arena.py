@@ -43,7 +43,7 @@ def live_bytes(slots: list[ArenaSlot]) -> int:
     return peak
 
 
-def place(slots: list[ArenaSlot], bound: int) -> int:
+def place_slots(slots: list[ArenaSlot], bound: int) -> int:
     """Sets every slot's offset; returns the arena's bytes. `bound`: the most bytes live at once, where the search ends."""
     best: tuple[int, list[int]] | None = None
     for order in _ORDERS:

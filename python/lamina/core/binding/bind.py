@@ -9,7 +9,7 @@ import numpy as np
 
 from ..program import Buffer, Constant, Launch, Program, When, by_computation, refs_of
 from ..program_needs import SCRATCH
-from .arena import ALIGN, ArenaSlot, live_bytes, place
+from .arena import ALIGN, ArenaSlot, live_bytes, place_slots
 from .template import Template
 
 MOST_BYTES = 1 << 62
@@ -116,7 +116,7 @@ def _with_steps(program: Program, selected: Sequence[bool]) -> Program:
     return replace(program, steps=tuple(s for s, k in zip(program.steps, selected, strict=True) if k), buffers=buffers)
 
 
-def bound(program: Program, symbols: Mapping[str, int]) -> Program:
+def bind_program(program: Program, symbols: Mapping[str, int]) -> Program:
     """Returns a program for these values of its symbols (see ProgramBinding)."""
     return ProgramBinding(program)(symbols)
 
@@ -158,7 +158,7 @@ def _placed(program: Program, buffers: list[Buffer]) -> tuple[list[Buffer], int,
         slot.bytes = max(slot.bytes, -(-buffers[i].bytes // unit) * unit)
     found = list(slots.values())
     most = live_bytes(found)
-    peak = place(found, most)
+    peak = place_slots(found, most)
     offsets = {i: slots[joined.get(i, i)].offset for i in arena}
     placed = [replace(buffer, offset=offsets[i]) if i in offsets else buffer for i, buffer in enumerate(buffers)]
     return placed, peak, sum(buffers[i].bytes for i in arena), most

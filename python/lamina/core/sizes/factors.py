@@ -63,12 +63,12 @@ Factor = SizeSymbol | Opaque
 Terms = tuple[tuple[tuple[Factor, ...], int], ...]
 
 
-def product(f: tuple[Factor, ...], g: tuple[Factor, ...]) -> tuple[Factor, ...]:
+def multiply(f: tuple[Factor, ...], g: tuple[Factor, ...]) -> tuple[Factor, ...]:
     """Returns the factors of a product, sorted by their text."""
     return tuple(sorted((*f, *g), key=str))
 
 
-def positive(difference: Any) -> bool:
+def is_positive(difference: Any) -> bool:
     """Returns whether a difference is above 0 for all values of the symbols (True) or for none (False); raises Undecided else."""
     if isinstance(difference, int):
         return difference > 0
@@ -198,7 +198,7 @@ def _bounds(size: Any) -> tuple[float, float]:
             grown: dict[tuple[Factor, ...], float] = {}
             for key, v in parts.items():
                 grown[key] = grown.get(key, 0) + v * end
-                grown[product(key, (f,))] = grown.get(product(key, (f,)), 0) + v * sign
+                grown[multiply(key, (f,))] = grown.get(multiply(key, (f,)), 0) + v * sign
             parts = grown
         for key, v in parts.items():
             total[key] = total.get(key, 0) + v

@@ -78,7 +78,7 @@ def values_of(wanted: NamedSizes, symbols: Iterable[SizeFacts]) -> dict[str, int
     return values
 
 
-def unknown(wanted: NamedSizes, symbols: Iterable[SizeFacts]) -> list[str]:
+def unknown_names(wanted: NamedSizes, symbols: Iterable[SizeFacts]) -> list[str]:
     """Returns the names that are none of these symbols'."""
     known = {name for symbol in symbols for name in symbol.names}
     return sorted(name for name, _ in wanted if name not in known)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
-from .factors import LEAST, Factor, Opaque, SizeSymbol, Terms, Undecided, one_symbol, positive, product
+from .factors import LEAST, Factor, Opaque, SizeSymbol, Terms, Undecided, is_positive, multiply, one_symbol
 
 if TYPE_CHECKING:
     _Number = int  # a Size takes part in arithmetic like an int, and most code does not care which it is
@@ -100,16 +100,16 @@ class Size(_Number):
         return _divmod(whole, self)[1]
 
     def __lt__(self, other: "SizeLike") -> bool:
-        return positive(other - self)
+        return is_positive(other - self)
 
     def __gt__(self, other: "SizeLike") -> bool:
-        return positive(self - other)
+        return is_positive(self - other)
 
     def __le__(self, other: "SizeLike") -> bool:
-        return not positive(self - other)
+        return not is_positive(self - other)
 
     def __ge__(self, other: "SizeLike") -> bool:
-        return not positive(other - self)
+        return not is_positive(other - self)
 
     def __abs__(self) -> "SizeLike":
         return -self if self < 0 else self
@@ -149,15 +149,15 @@ def at_most(a: SizeLike, b: SizeLike) -> bool:
 
 def minimum(*sizes: "SizeLike") -> "SizeLike":
     """Returns the minimum of sizes, evaluated at the call where it is not known before."""
-    return chosen("min", sizes)
+    return extremum("min", sizes)
 
 
 def maximum(*sizes: "SizeLike") -> "SizeLike":
     """Returns the maximum of sizes, evaluated at the call where it is not known before."""
-    return chosen("max", sizes)
+    return extremum("max", sizes)
 
 
-def exactly(whole: "SizeLike", by: "SizeLike") -> "SizeLike":
+def exact_quotient(whole: "SizeLike", by: "SizeLike") -> "SizeLike":
     """Returns the quotient of a size that another one divides at every call. It has the form of its negative's, whose sign is
     another."""
     quotient, rest = _divmod(whole, by)
@@ -166,17 +166,17 @@ def exactly(whole: "SizeLike", by: "SizeLike") -> "SizeLike":
     if isinstance(rest, int) and isinstance(by, int):
         raise ValueError(f"{by} does not divide {whole}")
     if isinstance(whole, Size) and isinstance(by, int) and (common := math.gcd(divisor(whole), by)) > 1:
-        return exactly(whole // common, by // common)
+        return exact_quotient(whole // common, by // common)
     (factors, k), *more = _terms(whole)
     if k < 0:
-        return -exactly(-whole, by)
+        return -exact_quotient(-whole, by)
     f = factors[0] if len(factors) == 1 and k == 1 and not more else None
     if isinstance(f, Opaque) and f.op == "/":
-        return exactly(f.left, f.right * by)
+        return exact_quotient(f.left, f.right * by)
     return factor_of(Opaque("/", whole, by))
 
 
-def chosen(op: str, sizes: "tuple[SizeLike, ...]") -> "SizeLike":
+def extremum(op: str, sizes: "tuple[SizeLike, ...]") -> "SizeLike":
     """Returns the minimum ("min") or maximum ("max") of sizes, opaque where it is not known before the call."""
     out = sizes[0]
     for size in sizes[1:]:
@@ -193,7 +193,7 @@ def _opaque_choice(op: str, a: "SizeLike", b: "SizeLike") -> "SizeLike":
     difference = b if isinstance(a, int) and a == 0 else a if isinstance(b, int) and b == 0 else None
     if isinstance(difference, Size) and all((k > 0) == (not factors) for factors, k in difference.terms):
         whole = known_part(difference)
-        smaller = chosen("min", (whole, whole - difference))
+        smaller = extremum("min", (whole, whole - difference))
         return whole - smaller if op == "max" else smaller - (whole - difference)
     return factor_of(Opaque(op, *sorted((a, b), key=_order)))
 
@@ -232,7 +232,7 @@ def _sum(one: Size, other: "SizeLike") -> "SizeLike":
 
 @lru_cache(_KEPT)
 def _product(one: Size, other: "SizeLike") -> "SizeLike":
-    return _normal([(product(f, g), k * n) for f, k in one.terms for g, n in _terms(other)])
+    return _normal([(multiply(f, g), k * n) for f, k in one.terms for g, n in _terms(other)])
 
 
 @lru_cache(_KEPT)
@@ -245,7 +245,7 @@ def _divmod(whole: "SizeLike", by: "SizeLike") -> "tuple[SizeLike, SizeLike]":
     (factors, k), *more = _terms(by)
     if not more:
         for f, n in _terms(whole):
-            left = without(f, factors)
+            left = cancel(f, factors)
             if left is not None and (n % k == 0 or not f):  # of a number, what is left is from 0 to k - 1
                 quotient = quotient + _normal([(left, n // k)])
         rest = whole - quotient * by
@@ -254,7 +254,7 @@ def _divmod(whole: "SizeLike", by: "SizeLike") -> "tuple[SizeLike, SizeLike]":
     else:  # a divisor of several terms: long division by its leading term
         while isinstance(rest, Size):
             f, n = rest.terms[0]
-            left = without(f, factors)
+            left = cancel(f, factors)
             if left is None or n % k or len(quotient.terms if isinstance(quotient, Size) else ()) > 8:
                 break
             step = _normal([(left, n // k)])
@@ -284,7 +284,7 @@ def _opaque_quotient(whole: "SizeLike", by: "SizeLike") -> Opaque:
     return Opaque("//", whole, by)
 
 
-def without(f: tuple[Factor, ...], removed: tuple[Factor, ...]) -> tuple[Factor, ...] | None:
+def cancel(f: tuple[Factor, ...], removed: tuple[Factor, ...]) -> tuple[Factor, ...] | None:
     """Returns the factors that are left of a product without those of another; None if it lacks one of these."""
     left = list(f)
     for x in removed:

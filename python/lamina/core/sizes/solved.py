@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 from .factors import Factor, Opaque, SizeSymbol, lower_end
 from .roots import root
-from .size import Size, SizeLike, at_most, below, exactly, factor_of, known_part
-from .values import applied, symbols_of, typical
+from .size import Size, SizeLike, at_most, below, exact_quotient, factor_of, known_part
+from .values import apply_op, symbols_of, typical
 
 Solved = dict[Factor, SizeLike]
 """The known values of quotients, remainders, minima and maxima, and of symbols that are multiples of a number."""
@@ -19,16 +19,16 @@ Equation = tuple[SizeLike, SizeLike]
 _FEW = 64
 
 
-def learned(known: Solved, equal: SizeLike, other: SizeLike) -> Solved:
+def with_equation(known: Solved, equal: SizeLike, other: SizeLike) -> Solved:
     """Returns the known values extended by an equation of two sizes."""
-    found = solved(replaced(equal - other, known))
+    found = solve(substitute_known(equal - other, known))
     if not found:
         return known
-    known = {f: replaced(size, found) for f, size in known.items()} | found
+    known = {f: substitute_known(size, found) for f, size in known.items()} | found
     for f in [f for f in found if isinstance(f, Opaque) and f.op in ("//", "%")]:
         rest, quotient = (known.get(Opaque(op, f.left, f.right)) for op in ("%", "//"))
         if rest is not None and quotient is not None:
-            known = known | solved(f.left - quotient * f.right - rest)
+            known = known | solve(f.left - quotient * f.right - rest)
     return known
 
 
@@ -39,15 +39,15 @@ def learned_all(known: Solved, equations: Sequence[Equation]) -> tuple[Solved, l
         before, given = known, rest
         rest = []
         for equation in given:
-            more = learned(known, *equation)
-            if more is known and replaced(equation[0] - equation[1], known) != 0:
+            more = with_equation(known, *equation)
+            if more is known and substitute_known(equation[0] - equation[1], known) != 0:
                 rest.append(equation)
             known = more
         if known is before or not rest:
             return known, rest
 
 
-def solved(difference: SizeLike) -> Solved:
+def solve(difference: SizeLike) -> Solved:
     """Returns the value of the one symbol, quotient, remainder, minimum or maximum that a difference is a polynomial of where it is
     0; nothing if a value other than the hints' may be a solution, too. Where it says that a size divides another one, returns
     that as the product of the divisor and the quotient; where it says that a symbol is a square, the symbol as that of its root."""
@@ -137,13 +137,13 @@ def _multiple(whole: SizeLike, by: SizeLike) -> Solved:
     for f, times in sorted(terms, key=lambda term: isinstance(term[0], Opaque)):
         rest = whole - times * factor_of(f)
         if abs(times) == 1 and symbols_of(factor_of(f)).isdisjoint(symbols_of(rest)):
-            return {f: (exactly(whole, by) * by - rest) * times}
+            return {f: (exact_quotient(whole, by) * by - rest) * times}
         if rest == 0 and isinstance(by, int) and math.gcd(times, by) == 1:
-            return {f: exactly(factor_of(f), by) * by}
+            return {f: exact_quotient(factor_of(f), by) * by}
     return {}
 
 
-def replaced(size: SizeLike, known: Solved) -> SizeLike:
+def substitute_known(size: SizeLike, known: Solved) -> SizeLike:
     """Returns a size with these values in the place of its factors, and of what they are made of."""
     return _map_factors(size, lambda f: _replaced(f, known)) if known else size
 
@@ -165,9 +165,9 @@ def _replaced(f: Factor, known: Solved) -> SizeLike:
         return known[f]
     if isinstance(f, SizeSymbol):
         return factor_of(f)
-    left, right = replaced(f.left, known), replaced(f.right, known)
+    left, right = substitute_known(f.left, known), substitute_known(f.right, known)
     by_known = _nested_quotient(f, known) if f.op == "//" else None
-    return _map_factors(applied(f.op, left, right) if by_known is None else by_known, lambda g: known.get(g, factor_of(g)))
+    return _map_factors(apply_op(f.op, left, right) if by_known is None else by_known, lambda g: known.get(g, factor_of(g)))
 
 
 def _nested_quotient(f: Opaque, known: Solved) -> SizeLike | None:

@@ -9,13 +9,13 @@ from typing import Any
 
 from .factors import LEAST, Factor, SizeSymbol
 from .floats import FLOAT_OPS, ROUNDED
-from .size import Size, SizeLike, exactly
-from .values import applied
+from .size import Size, SizeLike, exact_quotient
+from .values import apply_op
 
 _SYMBOL = re.compile(r"([A-Za-z_]\w*)~(-?\d+)(?:>=(-?\d+))?(?:<=(-?\d+))?")
 _BINARY: dict[type, Callable[[Any, Any], Any]] = {
     ast.Add: lambda a, b: a + b, ast.Sub: lambda a, b: a - b, ast.Mult: lambda a, b: a * b, ast.FloorDiv: lambda a, b: a // b,
-    ast.Mod: lambda a, b: a % b, ast.Div: exactly,
+    ast.Mod: lambda a, b: a % b, ast.Div: exact_quotient,
 }  # fmt: skip
 _CALLED = {"min", "max", "root", *FLOAT_OPS, *ROUNDED}
 
@@ -37,7 +37,7 @@ def parse(text: str) -> SizeLike:
                 result: int | Size = _BINARY[type(op)](read(left), read(right))
                 return result
             case ast.Call(func=ast.Name(id=name), args=[one, other]) if name in _CALLED:
-                return applied(name, read(one), read(other))
+                return apply_op(name, read(one), read(other))
         raise ValueError(f"{text!r} is not a size")
 
     try:
@@ -98,7 +98,7 @@ def size_from_json(data: Any) -> SizeLike:
     return parse(data)
 
 
-def shown(size: SizeLike) -> str:
+def readable(size: SizeLike) -> str:
     """Returns a size as text for people, which `parse` cannot read: symbols without hints, and quotients as floor and ceil."""
     if isinstance(size, int):
         return str(size)
@@ -130,13 +130,13 @@ def _factor(f: Factor, up: bool) -> str:
     if isinstance(f, SizeSymbol):
         return f.name
     if f.op == "root":
-        return f"floor(sqrt({shown(f.left)}))"
+        return f"floor(sqrt({readable(f.left)}))"
     if f.op in ("min", "max"):
-        return f"{f.op}({shown(f.left)}, {shown(f.right)})"
+        return f"{f.op}({readable(f.left)}, {readable(f.right)})"
     if f.op in _SHOWN:
-        return _SHOWN[f.op](shown(f.left), shown(f.right))
+        return _SHOWN[f.op](readable(f.left), readable(f.right))
     if f.op != "fdiv" and f.op in FUNCTIONS:  # of one number
-        return f"{f.op.removeprefix('f') if f.op in FLOAT_OPS else f.op}({shown(f.left)})"
+        return f"{f.op.removeprefix('f') if f.op in FLOAT_OPS else f.op}({readable(f.left)})"
     if f.op == "fdiv" and isinstance(f.left, int) and isinstance(f.right, int):
         return str(f.left / f.right)
     left, right = _grouped(-f.left if up else f.left, " "), _grouped(f.right, " */")
@@ -149,7 +149,7 @@ def _factor(f: Factor, up: bool) -> str:
 
 def _grouped(size: SizeLike, operators: str) -> str:
     """Returns a size as text for people, in parentheses if one of these operators is outside of any parentheses in it."""
-    text = shown(size)
+    text = readable(size)
     return f"({text})" if set(operators) & set(_outside(text)) else text
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from .factors import Factor, Opaque, SizeSymbol
 from .floats import FLOAT_OPS, ROUNDED
 from .roots import root
-from .size import Size, SizeLike, exactly, factor_of, maximum, minimum, without
+from .size import Size, SizeLike, cancel, exact_quotient, factor_of, maximum, minimum
 
 
 def typical(size: SizeLike) -> int:
@@ -34,11 +34,11 @@ def with_symbol(size: SizeLike, product: Size, symbol: Size) -> SizeLike:
     out: SizeLike = 0
     for factors, k in size.terms:
         whole: SizeLike = k
-        while (left := without(factors, wanted)) is not None:
+        while (left := cancel(factors, wanted)) is not None:
             factors, whole = left, whole * symbol
         for f in factors:
             if isinstance(f, Opaque):
-                whole = whole * applied(f.op, with_symbol(f.left, product, symbol), with_symbol(f.right, product, symbol))
+                whole = whole * apply_op(f.op, with_symbol(f.left, product, symbol), with_symbol(f.right, product, symbol))
             else:
                 whole = whole * factor_of(f)
         out = out + whole
@@ -55,13 +55,13 @@ def rounded(op: str, value: SizeLike, _: SizeLike = 1) -> SizeLike:
     return factor_of(Opaque(op, value, 1)) if symbols_of(value) else ROUNDED[op](evaluate(value, {}), 1)
 
 
-def applied(op: str, left: SizeLike, right: SizeLike) -> SizeLike:
+def apply_op(op: str, left: SizeLike, right: SizeLike) -> SizeLike:
     """Returns the result of the op of an opaque factor on two sizes."""
     found: SizeLike = _SIZE_OPS[op](left, right)
     return found
 
 
-def computed(size: SizeLike, value_of: Callable[[SizeSymbol], Any], ops: "Mapping[str, Callable[[Any, Any], Any]]") -> Any:
+def compute_with(size: SizeLike, value_of: Callable[[SizeSymbol], Any], ops: "Mapping[str, Callable[[Any, Any], Any]]") -> Any:
     """Computes a size in numbers of another kind, which must have + and *.
 
     value_of  returns the number for a symbol
@@ -126,6 +126,6 @@ _OPS: dict[str, Callable[[Any, Any], Any]] = {
     "root": lambda a, _: root(a), **FLOAT_OPS, **ROUNDED,
 }  # fmt: skip
 _SIZE_OPS: dict[str, Callable[[Any, Any], Any]] = {
-    **_OPS, "/": exactly, "min": minimum, "max": maximum, **{op: partial(float_of, op) for op in FLOAT_OPS},
+    **_OPS, "/": exact_quotient, "min": minimum, "max": maximum, **{op: partial(float_of, op) for op in FLOAT_OPS},
     **{op: partial(rounded, op) for op in ROUNDED},
 }  # fmt: skip

@@ -9,7 +9,7 @@ from torch import fx
 from torch._higher_order_ops.flex_attention import flex_attention
 from torch._subclasses.fake_tensor import FakeTensor
 
-from lamina.core.walks import reached
+from lamina.core.walks import reachable
 
 from ..fx.reading import is_check, is_in_place, value
 from ..fx.rewriter import Graft
@@ -55,7 +55,7 @@ def _erase_unread(graph: fx.Graph) -> None:
     """Erases what nothing reads. A transform stays or goes as a whole; it goes if it only writes to tensors of its own."""
     regions = _regions(graph)
     kept = [node for node in graph.nodes if _has_effect(node, regions.get(node, []))]
-    live = set(reached(kept, lambda node: [*node.all_input_nodes, *regions.get(node, ())]))
+    live = set(reachable(kept, lambda node: [*node.all_input_nodes, *regions.get(node, ())]))
     for node in reversed(list(graph.nodes)):
         if node not in live:
             graph.erase_node(node)

@@ -18,7 +18,7 @@ from torch.nn import functional as F
 
 from lamina.core.dtypes import HALF
 from lamina.core.sizes import is_symbolic, typical
-from lamina.core.walks import reached
+from lamina.core.walks import reachable
 from lamina.passes.families.attention.cost import MOST
 from lamina.passes.families.attention.torch_kernels.kernel import Case
 from lamina.passes.families.attention.torch_kernels.registry import OLDEST, preferred, settings
@@ -257,7 +257,7 @@ def _in_layout_of(graft: Graft, attention: fx.Node) -> fx.Node:
 
 def depends_on(node: fx.Node, trained: Collection[fx.Node]) -> bool:
     """Returns whether a node is one of `trained` or computed from one."""
-    return any(at in trained for at in reached([node], lambda n: n.all_input_nodes))
+    return any(at in trained for at in reachable([node], lambda n: n.all_input_nodes))
 
 
 def positional(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:

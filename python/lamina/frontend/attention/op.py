@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lamina.core.dropout import bound, factor
+from lamina.core.dropout import keep_bound, keep_scale
 
 from ..fx.random_bits import philox
 
@@ -145,7 +145,7 @@ def _masked(scores: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
 
 def _factors(seed: Tensor | None, scores: Tensor, dropout: float) -> Tensor | float:
     """Returns the factor of each weight: 0 where it is dropped, else 1 / (1 - dropout)."""
-    return 1.0 if seed is None else keeps(seed, scores.shape, dropout) * factor(dropout)
+    return 1.0 if seed is None else keeps(seed, scores.shape, dropout) * keep_scale(dropout)
 
 
 def keeps(seed: Tensor, scores: Sequence[int], dropout: float) -> Tensor:
@@ -161,4 +161,4 @@ def keeps(seed: Tensor, scores: Sequence[int], dropout: float) -> Tensor:
     halves = torch.stack([words & 0xFFFF, words >> 16], -1)
     split = halves.view(batch, heads, len(row) // 8, 8, len(column) // 8, 8, 2, 2, 2)
     whole = split.permute(0, 1, 2, 6, 3, 4, 8, 7, 5).reshape(batch, heads, 2 * len(row), 4 * len(column))
-    return whole[:, :, :queries, :keys] < bound(dropout)
+    return whole[:, :, :queries, :keys] < keep_bound(dropout)

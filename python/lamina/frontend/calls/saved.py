@@ -17,7 +17,7 @@ from torch import Tensor, fx
 from lamina.core.layout import Layout
 from lamina.core.program import Program
 from lamina.core.sizes import SizeLike, substituted
-from lamina.core.walks import reached
+from lamina.core.walks import reachable
 
 from ..fx.aliases import Outputs, ViewResult, storage
 from ..fx.rewriter import insert
@@ -48,7 +48,7 @@ def release(forward: fx.GraphModule, backward: fx.GraphModule, results: int) -> 
     was traced with.
     """
     strided = [node for node in backward.graph.nodes if node.op == "call_function" and "as_strided" in str(node.target)]
-    fixed = {node.name for node in reached(strided, lambda node: node.all_input_nodes) if node.op == "placeholder"}
+    fixed = {node.name for node in reachable(strided, lambda node: node.all_input_nodes) if node.op == "placeholder"}
     returned = _outputs(forward)
     seen = {
         storage(node.meta["val"]) for node in (*returned[:results], *forward.graph.find_nodes(op="placeholder")) if _is_tensor(node)

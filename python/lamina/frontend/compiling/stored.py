@@ -11,7 +11,7 @@ from torch import Tensor, fx
 from lamina.core import program_json
 from lamina.core.binding.later import LaterKernel
 from lamina.core.program import Program
-from lamina.core.program_check import fault
+from lamina.core.program_check import first_fault
 from lamina.core.program_json import codec
 from lamina.core.sizes import SizeLike, without_hints
 from lamina.runtime.cache import Entry
@@ -61,7 +61,7 @@ def read(entry: Entry, gm: fx.GraphModule) -> Stored | None:
         stored = Stored(program=program_json.loads(entry.program_json), code=entry.object, **meta)
         return (
             None
-            if fault(stored.program, (*stored.kernels, *(kernel.name for kernel in stored.later)))
+            if first_fault(stored.program, (*stored.kernels, *(kernel.name for kernel in stored.later)))
             or not _fits(stored.interface, stored.program, gm)
             else stored
         )

@@ -19,7 +19,7 @@ from torch.fx._lazy_graph_module import _use_lazy_graph_module
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
-from lamina.core.walks import reached
+from lamina.core.walks import reachable
 
 from ..fx.aliases import is_dense, layout, storage
 from ..fx.in_place import is_functional
@@ -171,7 +171,7 @@ def _result(call: TracedCall, given: dict[fx.Node, Any]) -> Any:
 def _dependencies(results: Any, effects: Sequence[fx.Node]) -> set[fx.Node]:
     """Returns the nodes that `results` and `effects` depend on, themselves included. effects: nodes that do more than compute."""
     starts = [*(node for node in pytree.tree_leaves(results) if isinstance(node, fx.Node)), *effects]
-    return {node for node in reached(starts, lambda n: n.all_input_nodes) if node.op != "placeholder"}
+    return {node for node in reachable(starts, lambda n: n.all_input_nodes) if node.op != "placeholder"}
 
 
 def _shared(results: Sequence[Any], inputs: Sequence[fx.Node]) -> dict[fx.Node, int]:

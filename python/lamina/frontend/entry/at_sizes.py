@@ -9,7 +9,7 @@ from torch import Tensor
 from lamina.core.errors import CompileError
 from lamina.core.options import Options
 from lamina.core.sizes import LEAST
-from lamina.core.sizes.facts import NamedSizes, SizeFacts, named_sizes, unknown, values_of
+from lamina.core.sizes.facts import NamedSizes, SizeFacts, named_sizes, unknown_names, values_of
 from lamina.core.target import Target
 from lamina.report.at_sizes import AtSizes, GraphAtSizes, Outcome
 
@@ -38,7 +38,7 @@ def at_sizes(recorder: ExplainBackend, bind: Any, inputs: Any) -> AtSizes:
         return AtSizes(tuple(_graph(recorder, of, _arguments(recorder, of, scope)) for of in graphs))
     symbols = [_symbols(recorder, of) for of in graphs]
     known = [symbol for of_graph in symbols for symbol in of_graph]
-    if names := unknown(wanted, known):
+    if names := unknown_names(wanted, known):
         named = sorted({symbol.written for symbol in known})
         raise CompileError(f"no size is called {names[0]!r}", remedy=f"those that calls vary are {', '.join(named)}")
     wished = [_arguments_of_sizes(recorder, of, facts, wanted) for of, facts in zip(graphs, symbols, strict=True)]

@@ -13,7 +13,7 @@ from torch.fx.experimental.sym_node import SymNode
 from lamina.core.errors import CompileError
 from lamina.core.options import Options
 from lamina.core.sizes import LEAST
-from lamina.core.sizes.facts import NamedSizes, SizeFacts, unknown, values_of
+from lamina.core.sizes.facts import NamedSizes, SizeFacts, unknown_names, values_of
 
 from ..capture.open_sizes import OpenSizes
 from ..capture.size_relations import SizeRelations
@@ -31,7 +31,7 @@ def for_captured(options: Options, gm: fx.GraphModule, named: Callable[[SizeFact
     if not symbols:
         return replace(options, specialize=())
     for wanted in options.specialize:
-        if names := unknown(wanted, symbols):
+        if names := unknown_names(wanted, symbols):
             known = ", ".join(sorted(symbol.written for symbol in symbols))
             warnings.warn(
                 f"options.specialize names {names[0]!r}; the sizes that calls of this graph vary are {known}", stacklevel=2

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, fx
 from torch.utils._python_dispatch import _disable_current_modes
 
-from lamina.core.walks import reached
+from lamina.core.walks import reachable
 
 from .aliases import storage
 from .reading import is_repeatable, value, writes_to
@@ -59,7 +59,7 @@ def _dependencies(node: fx.Node, graph: fx.Graph, before: fx.Node | None) -> lis
 
 def _collect(node: fx.Node, needed: set[fx.Node]) -> bool:
     """Adds the nodes that a node depends on. Returns whether none of them is an argument or differs from call to call."""
-    for n in reached([node], lambda n: [arg for arg in n.all_input_nodes if arg not in needed]):
+    for n in reachable([node], lambda n: [arg for arg in n.all_input_nodes if arg not in needed]):
         if n.op not in ("call_function", "call_method", "get_attr") or len(needed) == _NODES or not is_repeatable(n):
             return False
         needed.add(n)

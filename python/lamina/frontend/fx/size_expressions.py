@@ -11,8 +11,8 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.utils._sympy import functions
 
 from lamina.core.errors import CompileError
-from lamina.core.sizes import LEAST, LOWEST, Size, SizeLike, computed, maximum, minimum
-from lamina.core.sizes.solved import Equation, Solved, learned_all, replaced
+from lamina.core.sizes import LEAST, LOWEST, Size, SizeLike, compute_with, maximum, minimum
+from lamina.core.sizes.solved import Equation, Solved, learned_all, substitute_known
 
 from .float_expressions import EXPRESSIONS, rounded_size, simplified
 
@@ -28,13 +28,13 @@ def size_of(expr: sympy.Expr, env: Any) -> SizeLike:
     they say that a number divides it. Raises CompileError for a symbol that has no known sign, or no value yet, and for an
     expression of another kind."""
     sizes_read(env)
-    return replaced(_converted(simplified(expr, env), env), _READ[env].fixed)
+    return substitute_known(_converted(simplified(expr, env), env), _READ[env].fixed)
 
 
 def expression_of(size: SizeLike, env: Any) -> sympy.Expr:
     """Returns a size as an expression of the symbols of the ShapeEnv that it was read from: the inverse of `size_of`."""
     symbols = {symbol.name: symbol for symbol in env.var_to_range}  # sympy tells those apart that are assumed to be positive
-    return sympy.sympify(computed(size, lambda symbol: symbols[symbol.name], _AS_EXPRESSIONS))
+    return sympy.sympify(compute_with(size, lambda symbol: symbols[symbol.name], _AS_EXPRESSIONS))
 
 
 @dataclass

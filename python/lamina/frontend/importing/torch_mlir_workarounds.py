@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from torch_mlir import ir
 from torch_mlir.dialects import arith, cf
 
-from lamina.core.walks import reached
+from lamina.core.walks import reachable
 from lamina.passes.ir.locations import op_names
 from lamina.passes.ir.reading import nested
 
@@ -81,7 +81,7 @@ def _is_data(value: ir.Value) -> bool:
         """Returns the values that a value of the body is computed from."""
         return () if isinstance(v, ir.BlockArgument) or v.owner.name == "linalg.index" else v.owner.operands
 
-    return any(isinstance(v, ir.BlockArgument) and not _is_of_ramp(v) for v in reached([value], operands))
+    return any(isinstance(v, ir.BlockArgument) and not _is_of_ramp(v) for v in reachable([value], operands))
 
 
 def _is_of_ramp(element: ir.BlockArgument) -> bool:

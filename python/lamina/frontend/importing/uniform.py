@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from lamina.core.walks import reached
+from lamina.core.walks import reachable
 
 from ..fx.rewriter import insert, replace
 from ..fx.sizes import elements
@@ -58,7 +58,7 @@ def _check_indices(node: fx.Node, number: float) -> None:
     """Makes a read at indices from a tensor filled with a number one of the positions along an indexed dimension."""
     source, *rest = node.args
     result, shape = node.meta["val"], source.meta["val"].shape  # type: ignore[union-attr]
-    depends_on_arguments = any(n.op == "placeholder" for n in reached(set(node.all_input_nodes) - {source}, _inputs))
+    depends_on_arguments = any(n.op == "placeholder" for n in reachable(set(node.all_input_nodes) - {source}, _inputs))
     if not depends_on_arguments or elements(source.meta["val"]) == 0 or result.dtype not in COMPUTED:  # type: ignore[union-attr]
         return
     dim = _indexed(node) % len(shape)

@@ -5,7 +5,7 @@ from collections.abc import Container, Mapping
 
 from torch_mlir import ir
 
-from lamina.core.sizes import shown
+from lamina.core.sizes import readable
 from lamina.passes.ir.sizes import sizes_of
 
 _STRIDED = re.compile(r"strided<\[(.*?)\](?:, offset: (\S+?))?>")
@@ -31,7 +31,7 @@ def _shaped(type_: ir.ShapedType) -> str:
 def size_texts(type_: ir.ShapedType) -> list[str]:
     """Returns the sizes of a type: numbers, expressions of symbols where the type carries them, else "?"."""
     if isinstance(type_, ir.RankedTensorType) and type_.encoding is not None:
-        texts = map(shown, sizes_of(type_))
+        texts = map(readable, sizes_of(type_))
         return [f"({text})" if not text.isalnum() else text for text in texts]
     return ["?" if type_.is_dynamic_dim(i) else str(type_.get_dim_size(i)) for i in range(type_.rank)]
 

@@ -185,7 +185,7 @@ class NvvmBackend(Backend):
         """Lowers a module at the gpu level in place to the llvm dialect, and returns its kernels as text of LLVM 24."""
         with module.context, ir.Location.unknown():
             with clock.stage("lamina-gpu-to-nvvm"):
-                bits = indices.width(device_module(module))
+                bits = indices.index_width(device_module(module))
                 GpuToNvvm(index_bits=bits, join=self.gpu.capability >= LEAST_CAPABILITY).run(module)
             return to_llvm(module, lowering_pipeline(bits), clock, self._checked)
 

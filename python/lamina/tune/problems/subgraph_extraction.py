@@ -11,7 +11,7 @@ from lamina.passes.families.problem import Problem
 from lamina.passes.families.surroundings import calls, kernels, plain_name
 from lamina.passes.ir.extern_calls import named_dtype
 from lamina.passes.ir.reading import element_type
-from lamina.passes.ir.rewriting import read_by, rename
+from lamina.passes.ir.rewriting import read_by, replace_operands
 
 from .parts import ModulePart
 
@@ -65,6 +65,6 @@ def _copy(op: ir.Operation, values: dict[ir.Value, ir.Value]) -> ir.Operation:
         for v in read_by(op):
             if v not in values and not isinstance(v, ir.BlockArgument) and v.owner.operation.block == op.block:
                 values[v] = v.owner.operation.clone().results[0]
-        rename(copy, values)
+        replace_operands(copy, values)
     values.update(zip(op.results, copy.results, strict=True))
     return copy

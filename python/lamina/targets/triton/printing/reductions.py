@@ -3,7 +3,7 @@
 from torch_mlir import ir
 
 from lamina.dialects.combining import LOG_SUM
-from lamina.passes.ir.reading import SORT, combining_op, neutral
+from lamina.passes.ir.reading import SORT, combining_op, neutral_element
 
 from .blocks import TritonBlocks
 from .expressions import literal
@@ -73,7 +73,7 @@ class Reductions(TritonBlocks):
         past = self._past(block)
         if not past:
             return self._block(block)
-        none = literal(neutral(name, str(ir.VectorType(block.type).element_type)))
+        none = literal(neutral_element(name, str(ir.VectorType(block.type).element_type)))
         return f"tl.where({past}, {self._value(block)}, {none})"
 
     # -- online sums of exponentials: each thread of a row keeps its own maximum and sum
