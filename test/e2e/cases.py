@@ -71,6 +71,10 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], Draw]] = {
     "losses": (lambda a, b: (F.huber_loss(a, b), F.leaky_relu(a, 0.2), F.threshold(b, 0.1, 0.5)), lambda: (x(5, 6), x(5, 6))),
     "a slice of a copy": (lambda a: a.clone().index_fill(0, torch.tensor([1]), 2.0), lambda: (x(4, 6, 3),)),
     "slices of a copy": (lambda a: _assigned(a.clone()), lambda: (x(4, 6, 3),)),
+    "a function per sample": (
+        lambda w, b, a: torch.vmap(lambda w, b, a: F.linear(a, w, b).tanh())(w, b, a),
+        lambda: (x(3, 4, 5), x(3, 4), x(3, 6, 5)),
+    ),
     "branches in a branch": (nested, lambda: (x(5, 5), x(5, 5))),
 }  # fmt: skip
 

@@ -145,6 +145,12 @@ def sorts(a: Tensor) -> Tensor:
     return (a * 2).sort().values
 
 
+def test_gradients_that_the_model_takes_have_no_graph() -> None:
+    """torch.export would keep the example's values in place of the argument."""
+    with pytest.raises(CompileError, match=r"torch.func.grad .*use torch.compile"):
+        lamina.compile(torch.func.grad(lambda a: a.sin().sum()), (torch.randn(5),))
+
+
 def test_strict_refuses_fallbacks(monkeypatch: pytest.MonkeyPatch) -> None:
     for options in ({"strict": True, "cache": False}, NO_CACHE):
         if options is NO_CACHE:

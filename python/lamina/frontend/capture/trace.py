@@ -13,6 +13,7 @@ from typing import Any
 import torch
 import torch.utils._pytree as pytree
 from torch import Tensor, fx, nn
+from torch._C._functorch import is_functorch_wrapped_tensor
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.fx._lazy_graph_module import _use_lazy_graph_module
@@ -131,6 +132,10 @@ def _exported(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any
             program = torch.export.export(module, args, dict(kwargs), dynamic_shapes=shapes, strict=False)
     except Exception as error:
         raise explain(error, _deciding_line(module, args, kwargs, open_dims) if is_of_sizes(error) else "") from error
+    if any(isinstance(value, Tensor) and is_functorch_wrapped_tensor(value) for value in program.constants.values()):
+        raise CompileError(
+            "torch.export takes what torch.func.grad differentiates for constants", remedy='use torch.compile(model, backend="lamina")'
+        )
     drop_block_lists(program.graph_module)
     program._example_inputs = None  # they would live as long as the compiled model
     constants = {i: leaf for i, leaf in enumerate(leaves) if not isinstance(leaf, Tensor)}

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, fx
+from torch._C._functorch import get_unwrapped, is_functorch_wrapped_tensor
 from torch._subclasses.fake_tensor import FakeTensor
 
 from lamina.core.layout import Layout
@@ -114,7 +115,9 @@ class Outputs:
 
 
 def storage(value: Tensor) -> int:
-    """Returns the identity of a tensor's storage."""
+    """Returns the identity of a tensor's storage: within torch.func's transforms, that of the tensor they wrap."""
+    while is_functorch_wrapped_tensor(value):
+        value = get_unwrapped(value)
     return value.untyped_storage()._cdata
 
 
