@@ -239,6 +239,18 @@ def test_rows_cut_or_padded_to_a_length(compilations: list[int]) -> None:
 
 
 @pytest.mark.filterwarnings("error")
+def test_statistics_of_few_and_of_many_elements(compilations: list[int]) -> None:
+    def function(a: Tensor) -> tuple[Tensor, ...]:
+        return F.batch_norm(a, None, None, training=True), F.instance_norm(a), a.var(2), torch.std_mean(a)
+
+    compiled = dynamic(function)
+    for b, n in ((4, 6), (5, 90), (2, 9)):
+        a = x(b, 3, n)
+        same(compiled(a), function(a))
+    assert len(compilations) == 1
+
+
+@pytest.mark.filterwarnings("error")
 def test_columns_padded_to_a_length(compilations: list[int]) -> None:
     """The columns are an axis of known length, of which the call decides how many elements are padding."""
 

@@ -134,7 +134,8 @@ def _exported(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any
         raise explain(error, _deciding_line(module, args, kwargs, open_dims) if is_of_sizes(error) else "") from error
     if any(isinstance(value, Tensor) and is_functorch_wrapped_tensor(value) for value in program.constants.values()):
         raise CompileError(
-            "torch.export takes what torch.func.grad differentiates for constants", remedy='use torch.compile(model, backend="lamina")'
+            "torch.export makes a constant of what torch.func.grad differentiates",
+            remedy='use torch.compile(model, backend="lamina")',
         )
     drop_block_lists(program.graph_module)
     program._example_inputs = None  # they would live as long as the compiled model
