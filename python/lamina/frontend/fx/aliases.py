@@ -116,9 +116,7 @@ class Outputs:
 
 def storage(value: Tensor) -> int:
     """Returns the identity of a tensor's storage: within torch.func's transforms, that of the tensor they wrap."""
-    while is_functorch_wrapped_tensor(value):
-        value = get_unwrapped(value)
-    return value.untyped_storage()._cdata
+    return storage(get_unwrapped(value)) if is_functorch_wrapped_tensor(value) else value.untyped_storage()._cdata
 
 
 def tensors(node: fx.Node) -> list[Tensor]:
@@ -272,8 +270,7 @@ def view_of(graph: fx.Graph, base: fx.Node, base_value: Tensor, value: Tensor) -
 
     shape, strides = list(value.shape), list(value.stride())
     first = base.meta["val"].storage_offset()
-    base_offset = base_value.storage_offset() * base_value.element_size() // value.element_size()
-    offset = value.storage_offset() - base_offset  # may be symbolic
+    offset = value.storage_offset() - base_value.storage_offset() * base_value.element_size() // value.element_size()
     if value.dtype == base_value.dtype:
         node = call(aten.as_strided.default, base, shape, strides, first + offset)
         return flip(node, value.is_conj() != base_value.is_conj(), value.is_neg() != base_value.is_neg())

@@ -202,7 +202,7 @@ def squeeze_dims(x: Tensor, dims: Sequence[int]) -> Tensor:
 
 def constant_pad(x: Tensor, widths: Sequence[int], value: Any = 0) -> Any:
     """Cuts negative widths off by slices: torch-mlir takes widths that add up to 0 for no padding at all."""
-    if min(widths, default=0) >= 0:
+    if all(width >= 0 for width in widths):  # not the least of them, as which one is the least would be a guard
         return NotImplemented
     for i, (before, after) in enumerate(zip(widths[::2], widths[1::2], strict=True)):
         dim = x.dim() - 1 - i
