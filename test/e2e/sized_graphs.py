@@ -136,8 +136,7 @@ GRAPHS: dict[str, Sized] = {
     "sum_rows": Sized(lambda a: a.sum(1), vectors),
     "sum_columns": Sized(lambda a: a.sum(0), vectors),
     "sum_all": Sized(lambda a: a.sum(), vectors),
-    # Rows of 256 elements and more are summed up twice (decompositions/ops/moments.py).
-    "var": Sized(lambda a: a.var(1), vectors, compiled=2),
+    "var": Sized(lambda a: a.var(1), vectors),
     "cumsum": Sized(lambda a: a.cumsum(1), vectors),
     "argmax": Sized(lambda a: a.argmax(1), vectors, exact=True),
     "amax_columns": Sized(lambda a: a.amax(0), vectors),

@@ -67,6 +67,13 @@ def images_norm(a: Tensor) -> Tensor:
     return F.relu(F.batch_norm(F.conv2d(a, CONV.weight.to(a.dtype)), None, None, training=True))
 
 
+def skipped_connection(a: Tensor) -> Tensor:
+    """Pads what was made smaller and larger again to the image's size, as in a U-Net."""
+    up = F.interpolate(F.max_pool2d(a, 2), scale_factor=2.0)
+    rows, columns = a.shape[2] - up.shape[2], a.shape[3] - up.shape[3]
+    return a * F.pad(up, (columns // 2, columns - columns // 2, rows // 2, rows - rows // 2))
+
+
 def resized_positions(a: Tensor) -> Tensor:
     """Adds an embedding of each position, which is resized to the image."""
     learned = POSITIONS.weight.to(a.dtype).view(1, 4, 5, 6)
@@ -144,9 +151,11 @@ IMAGES: dict[str, Sized] = {
     # torch guards on what divides a size
     "group_norm": Sized(lambda a: F.group_norm(a, 4), lambda b, n: (x(b, 4 * b, n + 3),)),
     "train_group_norm": Sized(lambda a: F.group_norm(a, 4), lambda b, n: (x(3, 4 * b, b + 5, n + 3),), train=True),
-    # channels of less than 256 elements have their moments in f64
-    "instance_norm": Sized(lambda a: F.instance_norm(a), lambda b, n: (x(b, 3, b + 3, n + 3),), compiled=2),
-    "train_instance_norm": Sized(lambda a: F.instance_norm(a), lambda b, n: (x(b, 3, n + 3),), train=True, compiled=4),
+    "instance_norm": Sized(lambda a: F.instance_norm(a), lambda b, n: (x(b, 3, b + 3, n + 3),)),
+    "train_instance_norm": Sized(lambda a: F.instance_norm(a), lambda b, n: (x(b, 3, n + 3),), train=True),
+    # half a size, doubled, may lack one of the size
+    "skipped_connection": Sized(skipped_connection, areas),
+    "train_skipped_connection": Sized(skipped_connection, areas, train=True),
     "windows": Sized(windows, lambda b, n: (x(2, 4 * b, 4 * n, 3),)),
     "windows_of_a_convolution": Sized(
         lambda a: windows(F.conv2d(a, CONV.weight.to(a.dtype), stride=2).permute(0, 2, 3, 1)),
@@ -206,6 +215,5 @@ IMAGES: dict[str, Sized] = {
     "conv_pointwise": Sized(convolutions, images, compiled=2),
     "conv_depthwise": Sized(depthwise, images, compiled=2),
     "conv_depthwise_batch": Sized(lambda a: depthwise(a + PIXELS.weight.to(a.dtype).view(3, 12, 14)), images, compiled=2),
-    # torch's 16 images, and 256 pixels for the variance.
-    "train_conv": Sized(images_norm, images, train=True, compiled=6),
+    "train_conv": Sized(images_norm, images, train=True, compiled=4),
 }

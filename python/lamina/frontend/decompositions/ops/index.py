@@ -7,6 +7,9 @@ import torch
 from torch import Tensor
 from torch._decomp import decomposition_table
 
+from lamina.core.sizes import at_most
+
+from ...fx.sizes import exact
 from ..undecided import greater, is_unbacked, lesser, surely
 from .random.uniform import memory_order, turned_back
 
@@ -201,14 +204,30 @@ def squeeze_dims(x: Tensor, dims: Sequence[int]) -> Tensor:
 
 
 def constant_pad(x: Tensor, widths: Sequence[int], value: Any = 0) -> Any:
-    """Cuts negative widths off by slices: torch-mlir takes widths that add up to 0 for no padding at all."""
-    if all(width >= 0 for width in widths):  # not the least of them, as which one is the least would be a guard
+    """Cuts negative widths off by slices: torch-mlir takes widths that add up to 0 for no padding at all.
+
+    Of a symbolic width that may be 0 no slice is taken, as torch would guard on whether that is all of the tensor.
+    """
+    cuts = [_cut(width) for width in widths]
+    if not any(cut is not None for cut in cuts):
         return NotImplemented
-    for i, (before, after) in enumerate(zip(widths[::2], widths[1::2], strict=True)):
+    for i, (before, after) in enumerate(zip(cuts[::2], cuts[1::2], strict=True)):
         dim = x.dim() - 1 - i
-        x = aten.slice.Tensor(x, dim, max(-before, 0), x.shape[dim] - max(-after, 0))
-    kept = [max(w, 0) for w in widths]
+        begin, end = (0 if before is None else before), x.shape[dim] - (0 if after is None else after)
+        if isinstance(before, torch.SymInt) or isinstance(after, torch.SymInt):
+            x = x.index_select(dim, torch.arange(end - begin, device=x.device) + begin)
+        else:
+            x = aten.slice.Tensor(x, dim, begin, end)
+    kept = [width if cut is None else 0 for width, cut in zip(widths, cuts, strict=True)]
     return torch.constant_pad_nd(x, kept, value) if any(kept) else x.clone()
+
+
+def _cut(width: Any) -> Any:
+    """Returns how many elements a width of a padding cuts off; None if it may add some. A symbolic width that is never above 0, such
+    as one of the gradient of a padding, needs no guard, although it may be 0."""
+    if isinstance(width, torch.SymInt) and not is_unbacked(width) and at_most(exact(width), 0):
+        return -width
+    return None if width >= 0 else -width
 
 
 def eye(n: int, m: int | None = None, *, dtype: torch.dtype | None = None, device: Any = None, **kwargs: Any) -> Tensor:
