@@ -223,8 +223,8 @@ def constant_pad(x: Tensor, widths: Sequence[int], value: Any = 0) -> Any:
 
 
 def _cut(width: Any) -> Any:
-    """Returns how many elements a width of a padding cuts off; None if it may add some. A symbolic width that is never above 0, such
-    as one of the gradient of a padding, needs no guard, although it may be 0."""
+    """Returns how many elements a width of a padding cuts off; None if it may add some. A symbolic width that is never above 0, as
+    in the gradient of a padding, needs no guard, although it may be 0."""
     if isinstance(width, torch.SymInt) and not is_unbacked(width) and at_most(exact(width), 0):
         return -width
     return None if width >= 0 else -width
