@@ -75,7 +75,7 @@ def _cell(row: Row, reasons: dict[Refused, int]) -> str:
     """Returns the pass that lowers an op, or the number of the reason why none does."""
     if isinstance(row, Refused):
         return f"refused ({reasons.setdefault(row, len(reasons) + 1)})"
-    return row.by if isinstance(row, Elsewhere) else f"`{row.__module__.rpartition('.')[2]}.{row.__name__}`"
+    return row.lowered_by if isinstance(row, Elsewhere) else f"`{row.__module__.rpartition('.')[2]}.{row.__name__}`"
 
 
 def section(cls: type[Pass]) -> str:

@@ -115,18 +115,18 @@ class CallProblem(Problem):
 class Reported:
     """The texts with which reports describe the calls that a family's kernels compete for.
 
-    noun     one of them, such as "matrix product"
-    callees  their names, which launches of Lamina's kernels have among their `ops`
-    factors  which of a call's tensors have the dtype that kernels compute in
-    further  names of launches that are a call's second kernel
-    stays    returns whether a library's call cannot become Lamina's kernel
-    why      the reason
+    noun             one of them, such as "matrix product"
+    callees          their names, which launches of Lamina's kernels have among their `ops`
+    factors          which of a call's tensors have the dtype that kernels compute in
+    further_kernels  names of launches that are a call's second kernel
+    stays            returns whether a library's call cannot become Lamina's kernel
+    why              the reason
     """
 
     noun: str
     callees: Sequence[str]
     factors: slice
-    further: Sequence[str] = ()
+    further_kernels: Sequence[str] = ()
     stays: Callable[[Call], bool] = lambda _: False
     why: str = ""
 

@@ -58,11 +58,11 @@ class PassFailure(CompileError):
 
 @dataclass(frozen=True)
 class Step:
-    """One pass of a pipeline, ready to run: Lamina's (`own`) or upstream's (`manager`)."""
+    """One pass of a pipeline, ready to run: Lamina's (`own_pass`) or upstream's (`manager`)."""
 
     call: PassCall
     path: str
-    own: Pass | None = None
+    own_pass: Pass | None = None
     manager: PassManager | None = None
 
     def apply(self, module: ir.Module, verify: bool) -> None:
@@ -71,9 +71,9 @@ class Step:
             refuse_if_fatal(self.call.name, module)
             self.manager.enable_verifier(verify)
             self.manager.run(module.operation)
-        elif self.own is not None:
+        elif self.own_pass is not None:
             with module.context, module.operation.location:  # for ops that a pass makes without a place of their own
-                self.own.run(module)
+                self.own_pass.run(module)
             if verify:
                 check(module)
 
@@ -165,7 +165,7 @@ def _step(nests: tuple[PipelineNest, ...], call: PassCall, context: ir.Context) 
                 f"{call.name} runs on builtin.module, not on {nests[-1].anchor}",
                 f"take it out of {nests[-1].anchor}(...)",
             )
-        return Step(call, path, own=build_options(load(call.name), call))
+        return Step(call, path, own_pass=build_options(load(call.name), call))
     try:
         return Step(call, path, manager=PassManager.parse(f"builtin.module({path})", context))
     except ValueError as error:
@@ -180,7 +180,7 @@ def _failure(
     if isinstance(error, ir.MLIRError):
         error = InvalidIR(of_error(error) or (Diagnostic("error", "the pass failed"),))
     if isinstance(error, InvalidIR):
-        prefix = f"{step.call.name} left wrong IR: " if step.own else f"{step.call.name}: "
+        prefix = f"{step.call.name} left wrong IR: " if step.own_pass else f"{step.call.name}: "
         diagnostics = tuple(replace(d, message=prefix + d.message) for d in error.diagnostics)
         error = InvalidIR(diagnostics)
     if isinstance(error, KeyError | ValueError) and any(text in str(error) for text in _UNREADABLE):

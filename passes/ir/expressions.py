@@ -122,8 +122,8 @@ class Scan(Expr):
 class Scatter(Expr):
     """A value that a kernel stores at offset `at` of a result's memory (in elements), where the guard holds.
 
-    combine  the arith op that combines it with the element there; "" overwrites that
-    own      axes along which every iteration has elements of its own
+    combine        the arith op that combines it with the element there; "" overwrites that
+    disjoint_axes  axes along which every iteration has elements of its own
     """
 
     value: Expr
@@ -131,7 +131,7 @@ class Scatter(Expr):
     guard: Guard
     dtype: str
     combine: str = ""
-    own: frozenset[Axis] = frozenset()
+    disjoint_axes: frozenset[Axis] = frozenset()
 
     def __post_init__(self) -> None:
         free, args = _reads(self.at, self.guard)

@@ -19,7 +19,7 @@ from ..ir.locations import where
 class Elsewhere:
     """Names what lowers an op outside of the loop over ops: a pass that runs before, or the code that makes the function."""
 
-    by: str
+    lowered_by: str
 
 
 @dataclass(frozen=True)

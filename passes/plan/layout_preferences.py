@@ -34,36 +34,36 @@ SECTOR = 8  # elements of f32 that a GPU moves for each element, if these are no
 class Wants:
     """The strides that users want of each value.
 
-    bound   those of the call's results, which must be met
-    wished  those that users prefer, and how many do
-    rows    values that are row-major as long as nobody prefers anything else: products read views of them, or a kernel whose
-            result is wanted so
+    bound      those of the call's results, which must be met
+    preferred  those that users prefer, and how many do
+    rows       values that are row-major as long as nobody prefers anything else: products read views of them, or a kernel whose
+               result is wanted so
     """
 
     bound: dict[ir.Value, Strides] = field(default_factory=dict)
-    wished: dict[ir.Value, Counter[Strides]] = field(default_factory=dict)
+    preferred: dict[ir.Value, Counter[Strides]] = field(default_factory=dict)
     rows: set[ir.Value] = field(default_factory=set)
 
     def has(self, value: ir.Value) -> bool:
         """Returns whether users of a value, or the caller, want particular strides."""
-        return value in self.bound or bool(self.wished.get(value))
+        return value in self.bound or bool(self.preferred.get(value))
 
     def drop(self, value: ir.Value) -> None:
         """Forgets what users want of a value."""
         self.bound.pop(value, None)
-        self.wished.pop(value, None)
+        self.preferred.pop(value, None)
 
     def move(self, old: ir.Value, new: ir.Value) -> None:
         """Makes what users want of one value what they want of another."""
         if old in self.bound:
             self.bound[new] = self.bound.pop(old)
-        if old in self.wished:
-            self.wished[new] = self.wished.pop(old)
+        if old in self.preferred:
+            self.preferred[new] = self.preferred.pop(old)
 
     def layout(self, value: ir.Value, default: Layout | None = None) -> Layout:
         """Returns the layout to make a value in: `default` (row-major) unless its users are better served by another dense one."""
         default = default or Layout.row_major(shape_of(value))
-        wishes = self.wished.get(value, Counter())
+        wishes = self.preferred.get(value, Counter())
         best = max(wishes, key=lambda s: (wishes[s], s == default.strides), default=default.strides)
         wanted = Layout.of(default.shape, self.bound.get(value, best))
         return wanted if wanted.is_dense else default
@@ -78,27 +78,27 @@ def wanted_strides(ops: Sequence[ir.Operation], results: Iterable[tuple[ir.Value
     for op in reversed(ops):
         if op.name in CALLS:
             for operand, wish in _library_wishes(op):
-                wanted.wished.setdefault(operand, Counter())[wish] += 1
+                wanted.preferred.setdefault(operand, Counter())[wish] += 1
         if op.name == "graph.group":
             for operand, wish in _kernel_wishes(op, wanted):
-                wanted.wished.setdefault(operand, Counter())[wish] += 1
+                wanted.preferred.setdefault(operand, Counter())[wish] += 1
             wanted.rows.update(_read_as_rows(op, wanted))
         if len(op.results) != 1 or not is_view(op):
             continue
         out, source = op.results[0], op.operands[0]
         # a library's wish serves the collapse, too
-        if op.name == "tensor.collapse_shape" and not wanted.wished.get(out):
+        if op.name == "tensor.collapse_shape" and not wanted.preferred.get(out):
             if _is_free(out):
                 wanted.rows.add(out)
             else:
-                wanted.wished.setdefault(out, Counter())[Layout.row_major(shape_of(out)).strides] += 1
+                wanted.preferred.setdefault(out, Counter())[Layout.row_major(shape_of(out)).strides] += 1
         if out in wanted.rows and op.name in RESHAPES:
             wanted.rows.add(source)
         if out in wanted.bound and (strides := source_strides(op, wanted.bound[out])) is not None:
             wanted.bound.setdefault(source, strides)
-        for wish, count in wanted.wished.get(out, Counter()).items():
+        for wish, count in wanted.preferred.get(out, Counter()).items():
             if (strides := source_strides(op, wish)) is not None:
-                wanted.wished.setdefault(source, Counter())[strides] += count
+                wanted.preferred.setdefault(source, Counter())[strides] += count
     return wanted
 
 

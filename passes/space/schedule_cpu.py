@@ -85,21 +85,21 @@ def _config(space: Space, merged: Merged, vector: Axis | None, accumulators: int
 class _Combining:
     """The axes of a kernel that combines.
 
-    own     those along which no two iterations meet, without `vector`
-    shared  those along which they may, without `vector`
-    vector  the axis that blocks run along; None: scalar code
-    apart   whether the lanes of a block are neighbors in memory, and thus elements of their own
+    disjoint        those along which no two iterations meet, without `vector`
+    shared          those along which they may, without `vector`
+    vector          the axis that blocks run along; None: scalar code
+    lanes_disjoint  whether the lanes of a block are neighbors in memory, and thus elements of their own
     """
 
-    own: list[Axis]
+    disjoint: list[Axis]
     shared: list[Axis]
     vector: Axis | None
-    apart: bool
+    lanes_disjoint: bool
 
 
 def _axes_of(space: Space, merged: Merged, vector: Axis | None) -> _Combining:
     """Returns the axes of a kernel with results that are combined. vector: the best axis for the loads."""
-    own = [a for a in merged.rows if all(part in s.own for s in space.combined for part in merged.parts(a))]
+    own = [a for a in merged.rows if all(part in s.disjoint_axes for s in space.combined for part in merged.parts(a))]
     places = [merged.index(s.at) for s in space.combined]
     neighbors = next((a for a in reversed(own) if all(at.coefficient(a) == 1 for at in places)), None)
     lanes = vector if neighbors is None else neighbors
@@ -110,7 +110,7 @@ def _axes_of(space: Space, merged: Merged, vector: Axis | None) -> _Combining:
 def _columns_of(axes: _Combining, programs: int, cores: int, config: CpuConfig, item: int) -> int:
     """Returns the columns along the vector axis that one program takes, where the rest gives fewer programs than there are cores:
     whole cache lines, since no two cores should write to one. 0: all of them. item: bytes of an element."""
-    if axes.vector is None or not axes.apart or not isinstance(axes.vector.extent, int):
+    if axes.vector is None or not axes.lanes_disjoint or not isinstance(axes.vector.extent, int):
         return 0
     line, extent = LINE // item, axes.vector.extent
     work = extent * typical(math.prod(a.extent for a in axes.shared)) // config.work
@@ -122,11 +122,11 @@ def _combining(space: Space, form: Form, cores: int) -> Schedule:
     """Returns the schedule of a kernel that combines values with elements of a tensor."""
     axes = _axes_of(space, form.merged, form.vector)
     config = _config(space, form.merged, axes.vector, 0)
-    if not axes.apart:
+    if not axes.lanes_disjoint:
         config = replace(config, lanes=min(config.lanes, SCATTER_LANES))
     inner = (*axes.shared, *([axes.vector] if axes.vector else []))
     row = typical(math.prod(a.extent for a in inner))
-    schedule = _programs(config, form.merged, axes.vector, axes.own, max(config.work // max(row, 1), 1))
+    schedule = _programs(config, form.merged, axes.vector, axes.disjoint, max(config.work // max(row, 1), 1))
     item = max(bits(s.dtype) for s in space.combined) // 8
     columns = _columns_of(axes, max(typical(schedule.grid), 1), cores, config, item)
     if columns and schedule.chunked is None:

@@ -142,7 +142,7 @@ def _combines(n: GroupNode) -> bool:
 def _own(n: GroupNode) -> tuple[tuple[SizeLike, bool], ...]:
     """Returns, of a node that combines, the axes and whether every iteration along them has elements of its own."""
     e = n.expr
-    return tuple((a.extent, a in e.own) for a in n.axes) if isinstance(e, Scatter) and e.combine else ()
+    return tuple((a.extent, a in e.disjoint_axes) for a in n.axes) if isinstance(e, Scatter) and e.combine else ()
 
 
 def _dependencies(real: Materialized, nodes: list[GroupNode]) -> dict[ir.Value, list[ir.Value]]:

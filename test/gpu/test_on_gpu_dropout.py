@@ -56,7 +56,7 @@ def test_both_passes(size: int, length: int, how: str, dtype: torch.dtype) -> No
         return out, *back(grad, q, k, v, given, out, sums, seed, P, causal, scale, TORCH_KERNELS, False)
 
     gpu = Gpu.of_capability(*torch.cuda.get_device_capability())
-    work = AttentionWork(2, 4, 2, length, length, size, size, causal, bool(mask), True, drops=True)
+    work = AttentionWork(2, 4, 2, length, length, size, size, causal, bool(mask), True, has_dropout=True)
     schedules = (unmeasured(work, gpu), unmeasured(replace(work, backward=True), gpu))
     found = computed(fn, (grad, q, k, v, seed, *mask), "; ".join(map(str, schedules)))
     wide = [t.double().requires_grad_() for t in (q, k, v)]

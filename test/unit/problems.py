@@ -24,5 +24,5 @@ def attentions(module: ir.Module) -> list[AttentionProblem]:
 
 def kernels_of(problem: ProductProblem, gpu: Gpu) -> tuple[tuple[str, ...], str]:
     """Returns the candidates and the cost model's choice, "" for the library."""
-    found, default = choices_of(problem.of, gpu)
+    found, default = choices_of(problem.gemm, gpu)
     return tuple(map(str, found)), "" if default == choice.LIBRARY else str(default)

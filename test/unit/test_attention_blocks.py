@@ -83,7 +83,7 @@ def test_logarithms_of_sums() -> None:
     torch.testing.assert_close(sums.double(), want, atol=1e-2, rtol=1e-3)
 
 
-WORK = AttentionWork(2, 8, 8, 2048, 2048, 64, 64, masked=True, hides=True)
+WORK = AttentionWork(2, 8, 8, 2048, 2048, 64, 64, masked=True, only_hides=True)
 
 
 def test_lists_are_candidates_of_long_sequences_alone() -> None:
@@ -92,7 +92,7 @@ def test_lists_are_candidates_of_long_sequences_alone() -> None:
         found = candidates(WORK, Gpu.named(name))
         assert [getattr(c, "blocks", 0) for c in found][-2:] == [0, 1] and unmeasured(WORK, Gpu.named(name)) is None
         for other in (
-            AttentionWork(2, 8, 8, 2048, 1000, 64, 64, masked=True, hides=True),
+            AttentionWork(2, 8, 8, 2048, 1000, 64, 64, masked=True, only_hides=True),
             AttentionWork(2, 8, 8, 2048, 2048, 64, 64, masked=True),
         ):
             assert not any(getattr(c, "blocks", 0) for c in candidates(other, Gpu.named(name)))
@@ -111,7 +111,7 @@ def test_what_is_measured_hides_half_of_the_squares() -> None:
     for fn, given in ((bool_mask, inputs), (masked, (*inputs[:2], *inputs[1:]))):
         module = graph_level(fn, given)
         (found,) = (a for op in calls(module) if (a := Attention.read(op, Masks())) is not None)
-        assert found.work.hides
+        assert found.work.only_hides
         (problem,) = attentions(module)
         cut = Subgraph(problem)
         (mask,) = (x for x in random_inputs(cut, torch.device("cpu")) if x.shape[-2:] == (1200, 1100))
@@ -120,14 +120,14 @@ def test_what_is_measured_hides_half_of_the_squares() -> None:
         assert shown[:_BLOCK, :_BLOCK].all() and mask.unique().numel() == 2
     module = graph_level(lowest_mask, inputs)
     (other,) = (a for op in calls(module) if (a := Attention.read(op, Masks())) is not None)
-    assert not other.work.hides  # a query that sees nothing has the mean
+    assert not other.work.only_hides  # a query that sees nothing has the mean
 
 
 @pytest.mark.parametrize(("size", "dtype"), [(64, torch.bool), (128, BF16), (256, torch.bool)])
 def test_code_keeps_all_in_registers(size: int, dtype: torch.dtype) -> None:
     """With a bool mask, and with one that is added."""
     gpu = Gpu.named("sm_90a")
-    config = candidates(AttentionWork(1, 2, 1, 1024, 1024, size, size, masked=True, hides=True), gpu)[-1]
+    config = candidates(AttentionWork(1, 2, 1, 1024, 1024, size, size, masked=True, only_hides=True), gpu)[-1]
     assert isinstance(config, Forward) and config.blocks
     q, k, mask = random(1, 2, 1024, size), random(1, 1, 1024, size), torch.zeros(1, 1, 1024, 1024, dtype=dtype)
     _, artifact = compiled(program_of(graph_level(masked, (q, k, k, mask)), str(config)), gpu)

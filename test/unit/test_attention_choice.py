@@ -173,7 +173,7 @@ def test_code_asks_for_no_more_shared_memory_than_there_is(reads: bool) -> None:
     """For heads of 256 elements the first choice needed 104 KiB, and many GPUs have 99."""
     gpu, known = (
         Gpu.named("sm_86"),
-        AttentionWork(1, 2, 2, 512, 512, 256, 256, window=0 if reads else 100, masked=reads, known=True),
+        AttentionWork(1, 2, 2, 512, 512, 256, 256, window=0 if reads else 100, masked=reads, has_known_mask=True),
     )
     inputs = (random(1, 2, 512, 256), torch.zeros(1, 512, dtype=torch.bool))
 

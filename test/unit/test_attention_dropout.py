@@ -141,14 +141,14 @@ def test_lists_are_candidates_of_gradients_of_long_sequences() -> None:
         (found,) = (g for op in calls(module) if (g := Gradients.read(op, Masks())) is not None)
         ours = candidates(found.work, gpu)
         assert [c.blocks for c in ours] == [0] * (len(ours) - is_one) + [1] * is_one
-    assert not any(c.blocks for c in candidates(AttentionWork(1, 2, 2, 500, 500, 16, 16, hides=True, backward=True), gpu))
+    assert not any(c.blocks for c in candidates(AttentionWork(1, 2, 2, 500, 500, 16, 16, only_hides=True, backward=True), gpu))
 
 
 @pytest.mark.parametrize(("arch", "size", "masked"), [("sm_90a", 128, False), ("sm_80", 128, True), ("sm_120a", 128, True)])
 def test_code_keeps_all_in_registers(arch: str, size: int, masked: bool) -> None:
     """The schedules that are chosen unmeasured spill at most two registers (with Triton 3.9)."""
     gpu, mask = Gpu.named(arch), [torch.ones(1, 1, 512, 512, dtype=torch.bool)] if masked else []
-    work = AttentionWork(1, 2, 1, 512, 512, size, size, not masked, masked, True, drops=True)
+    work = AttentionWork(1, 2, 1, 512, 512, size, size, not masked, masked, True, has_dropout=True)
     schedules = (unmeasured(work, gpu), unmeasured(replace(work, backward=True), gpu))
     assert schedules[0] == candidates(work, gpu)[0]
     q, k = zeros(1, 2, 512, size), zeros(1, 1, 512, size)

@@ -209,7 +209,7 @@ def test_recursion_error_is_one_short_line() -> None:
         def run(self, _: ir.Module) -> None:
             Deep().apply()
 
-    step = Step(PassCall("lamina-deep"), "lamina-deep", own=Own())  # type: ignore[arg-type]
+    step = Step(PassCall("lamina-deep"), "lamina-deep", own_pass=Own())  # type: ignore[arg-type]
     module = ir.Module.parse("module {}", context())
     with pytest.raises(PassFailure) as caught:
         run([step], module)

@@ -119,5 +119,5 @@ def test_tuning_alone_takes_it(rows: int) -> None:
         found, default = kernels_of(problem, Gpu.named("sm_90a"))
         assert found and not default
         config = GemmConfig.read(found[0])
-        (sums,) = as_one_group(problem.of, config).results
+        (sums,) = as_one_group(problem.gemm, config).results
     assert shape_of(sums) == (-(-rows // config.m), 4096)

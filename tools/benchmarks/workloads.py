@@ -24,15 +24,15 @@ Input = Callable[[str], Tensor]
 class Goal:
     """A bound on Lamina's time by a clock.
 
-    part   Lamina's time is at most this part of the others'; with `speed`, its speed at least this part; without others, seconds
-    of     names of the others, of which the fastest counts; "copy bandwidth" is a copy of as many bytes as the workload must move
-    mine   names of Lamina's contestants, of which the fastest counts
-    clock  the key of the times among a workload's figures, one of tables.figures.CLOCKS
-    speed  whether `part` is of speed
+    part    Lamina's time is at most this part of the others'; with `speed`, its speed at least this part; without others, seconds
+    others  names of the others, of which the fastest counts; "copy bandwidth" is a copy of as many bytes as the workload must move
+    mine    names of Lamina's contestants, of which the fastest counts
+    clock   the key of the times among a workload's figures, one of tables.figures.CLOCKS
+    speed   whether `part` is of speed
     """
 
     part: float
-    of: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
     mine: tuple[str, ...] = ("lamina",)
     clock: str = "times"
     speed: bool = False
@@ -62,7 +62,7 @@ class Workload:
     @property
     def needs(self) -> set[str]:
         """Names the contestants and the clocks that goals are about."""
-        return {name for goal in self.goals for name in (*goal.of, goal.clock)}
+        return {name for goal in self.goals for name in (*goal.others, goal.clock)}
 
 
 COMPILING = Goal(0.25, ("torch.compile",), clock="cold"), Goal(0.1, clock="warm")

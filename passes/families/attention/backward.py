@@ -57,7 +57,7 @@ class Gradients:
         work, mask = replace(self.attention.work, backward=True), self.attention.mask
         if mask is None or self.masks is None:
             return work
-        return replace(work, hides=self.masks.meaning(mask, self.attention.scores, self.attention.causal).hides)
+        return replace(work, only_hides=self.masks.meaning(mask, self.attention.scores, self.attention.causal).only_hides)
 
     @property
     def what(self) -> str:

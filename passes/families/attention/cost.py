@@ -72,24 +72,24 @@ _BACKWARD_AMPERE: tuple[tuple[int, tuple[Backward, ...]], ...] = (
 class AttentionWork:
     """The problem that an attention kernel solves.
 
-    heads, kv_heads  heads of queries, and of keys and values
-    size, values     elements of a head of queries and keys, and of values
-    causal           query i sees keys 0 to i
-    masked           the kernel reads a mask
-    sums             the rows' log-sum-exp is a result, too, for the backward pass
-    window           sliding window: the most keys, counted back from its own, that a query sees; 0: all
-    slopes           each score gets a bias that is linear in the distance of its key (ALiBi)
-    bounded          each sequence sees only the keys between two bounds
-    by_head          each head has bounds of its own
-    known            there is a mask that Lamina's kernels do not read, or read once for each key; libraries read it for each score
-    hides            the mask that is read only hides scores; it adds nothing to the others
-    drops            attention weights are dropped at random
-    alone            no library kernel may compute it
-    caps             scores have a soft cap, which no library kernel supports
-    backward         the gradients are computed
-    symbolic         some sizes are symbolic; the fields hold their values in the call that was traced
-    many             the number of queries is symbolic, so there may be any number of them
-    lengths          the number of queries or of keys is symbolic
+    heads, kv_heads   heads of queries, and of keys and values
+    size, values      elements of a head of queries and keys, and of values
+    causal            query i sees keys 0 to i
+    masked            the kernel reads a mask
+    sums              the rows' log-sum-exp is a result, too, for the backward pass
+    window            sliding window: the most keys, counted back from its own, that a query sees; 0: all
+    slopes            each score gets a bias that is linear in the distance of its key (ALiBi)
+    bounded           each sequence sees only the keys between two bounds
+    by_head           each head has bounds of its own
+    has_known_mask    there is a mask that Lamina's kernels do not read, or read once for each key; libraries read it for each score
+    only_hides        the mask that is read only hides scores; it adds nothing to the others
+    has_dropout       attention weights are dropped at random
+    without_library   no library kernel may compute it
+    has_cap           scores have a soft cap, which no library kernel supports
+    backward          the gradients are computed
+    symbolic          some sizes are symbolic; the fields hold their values in the call that was traced
+    many_queries      the number of queries is symbolic, so there may be any number of them
+    symbolic_lengths  the number of queries or of keys is symbolic
     """
 
     batch: int
@@ -106,15 +106,15 @@ class AttentionWork:
     slopes: bool = False
     bounded: bool = False
     by_head: bool = False
-    known: bool = False
-    hides: bool = False
-    drops: bool = False
-    alone: bool = False
-    caps: bool = False
+    has_known_mask: bool = False
+    only_hides: bool = False
+    has_dropout: bool = False
+    without_library: bool = False
+    has_cap: bool = False
     backward: bool = False
     symbolic: bool = False
-    many: bool = False
-    lengths: bool = False
+    many_queries: bool = False
+    symbolic_lengths: bool = False
 
     @property
     def rows(self) -> int:
@@ -124,7 +124,9 @@ class AttentionWork:
     @property
     def is_few(self) -> bool:
         """Whether all queries that share a KV head fit in one block, so that the keys may be split among CTAs."""
-        return self.rows <= _ROWS and not (self.many or self.causal or self.window or self.sums or self.by_head or self.drops)
+        return self.rows <= _ROWS and not (
+            self.many_queries or self.causal or self.window or self.sums or self.by_head or self.has_dropout
+        )
 
 
 def split_seconds(config: Split, work: AttentionWork, gpu: Gpu) -> float:
@@ -152,7 +154,7 @@ def candidates(work: AttentionWork, gpu: Gpu) -> tuple[Config, ...]:
         fit.sort(key=lambda c: c.m)
     adds = work.masked or work.slopes  # with descriptors, these kernels spill registers
     fit = [c for c in fit if not (c.descriptors and adds) and shared_bytes(c, work) <= gpu.shared_bytes]
-    if work.drops:  # dropout needs registers, too
+    if work.has_dropout:  # dropout needs registers, too
         narrow = adds and size > 64 and gpu.capability < _WITH_TMA
         fit = [c for c in fit if not (c.descriptors and c.warps == 4) and not (narrow and c.n > 32)]
     specialized: tuple[Config, ...] = _specialized(size, work) if gpu.arch == _WARP_SPECIALIZED and not work.symbolic else ()
@@ -170,12 +172,12 @@ def _for_head_size(tables: Sequence[tuple[int, Sequence[Listing]]], work: Attent
 
 def _listed(fit: Sequence[Listing], work: AttentionWork) -> list[Listing]:
     """Returns the first schedule again, with a kernel that lists the visible blocks first, where that may be worth it."""
-    return [replace(c, blocks=1) for c in fit[:1] if work.hides and not work.symbolic and min(work.queries, work.keys) >= LONG]
+    return [replace(c, blocks=1) for c in fit[:1] if work.only_hides and not work.symbolic and min(work.queries, work.keys) >= LONG]
 
 
 def _specialized(size: int, work: AttentionWork) -> tuple[Specialized, ...]:
     """Returns the warp-specialized schedules; none unless both warp groups have queries and scores need nothing read or drawn."""
-    if work.masked or work.slopes or work.drops or work.caps or work.queries < _TWO_GROUPS:
+    if work.masked or work.slopes or work.has_dropout or work.has_cap or work.queries < _TWO_GROUPS:
         return ()
     if size <= _SMALL:
         return (Specialized(128, 2, 3),)
@@ -196,7 +198,7 @@ def _splits(work: AttentionWork, gpu: Gpu) -> tuple[Config, ...]:
     """Returns split-KV schedules: the best numbers of parts for the most promising block of keys, and other blocks for the best
     number. If each query head has its own KV head, a schedule of one kernel is among them."""
     n = 64 if max(work.size, work.values) <= 128 else 32
-    work = replace(work, keys=max(work.keys, _LEAST_KEYS)) if work.lengths else work
+    work = replace(work, keys=max(work.keys, _LEAST_KEYS)) if work.symbolic_lengths else work
     counts = [p for p in (1, 2, 4, 8, 16, 32, 64, 128) if p == 1 or -(-work.keys // p) >= 2 * n]
     parts = sorted((Split(n, p) for p in counts), key=lambda c: split_seconds(c, work, gpu))
     best = parts[0].parts
@@ -213,9 +215,9 @@ def unmeasured(work: AttentionWork, gpu: Gpu) -> Config | None:
     """
     fit = candidates(work, gpu)
     first = next(iter(fit), None)
-    if work.alone:
+    if work.without_library:
         return next((c for c in fit if getattr(c, "blocks", 0)), first)  # lists of visible blocks pay if a mask only hides
-    if work.drops or _library_is_costly(work, gpu):
+    if work.has_dropout or _library_is_costly(work, gpu):
         return first
     if work.backward:
         return None
@@ -237,8 +239,8 @@ def _library_is_costly(work: AttentionWork, gpu: Gpu) -> bool:
       specialization Lamina's kernels took 0.84 to 1.40 times cuDNN's time there, flash attention 1.08 to 1.95 times. In training,
       steps are long and the same lengths come up again.
     """
-    planned = work.lengths and gpu.capability >= _WITH_TMA
-    return (work.known or planned) and not work.sums and not work.backward
+    planned = work.symbolic_lengths and gpu.capability >= _WITH_TMA
+    return (work.has_known_mask or planned) and not work.sums and not work.backward
 
 
 def _causal_is_faster(first: Config | None, work: AttentionWork, gpu: Gpu) -> bool:

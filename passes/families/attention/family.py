@@ -92,7 +92,7 @@ class AttentionProblem(Problem):
 
         if isinstance(self.call, Gradients):
             run_forward(self.op, self.call, inputs)
-        elif self.call.mask is not None and self.call.meaning.rest:
+        elif self.call.mask is not None and self.call.meaning.needs_mask:
             settle_mask(self.op, self.call, inputs)
 
 
@@ -137,10 +137,10 @@ def _unfit(config: Config, call: Attention | Gradients) -> str:
     """Returns why a schedule does not suit a call; "" if it does."""
     if isinstance(config, Backward) != isinstance(call, Gradients):
         return "for gradients alone" if isinstance(config, Backward) else "not for gradients"
-    if isinstance(config, Forward | Backward) and config.blocks and not call.attention.meaning.rest:
+    if isinstance(config, Forward | Backward) and config.blocks and not call.attention.meaning.needs_mask:
         return "for masks that are read for each score alone"
     if call.attention.is_symbolic and (isinstance(config, Specialized) or getattr(config, "blocks", 0) == 1):
         return "of symbolic sizes, which kernels with specialized warps or lists of blocks are not for"
-    if isinstance(config, Specialized) and (call.work.masked or call.work.slopes or call.work.drops or call.work.caps):
+    if isinstance(config, Specialized) and (call.work.masked or call.work.slopes or call.work.has_dropout or call.work.has_cap):
         return "for attention without dropout or soft cap and with nothing that is read or added for each score"
     return "for few queries, without causal and training" if isinstance(config, Split) and not call.work.is_few else ""

@@ -95,14 +95,14 @@ class Attention:
     def meaning(self) -> Meaning:
         """The meaning of mask and causal flag: which scores are hidden, and what is added to them."""
         if self.masks is None:
-            return Meaning(self.causal, rest=self.mask is not None)
+            return Meaning(self.causal, needs_mask=self.mask is not None)
         found = self.masks.meaning(self.mask, self.scores, self.causal)
-        return Meaning(self.causal, rest=True) if found.moved and self.sums is not None else found
+        return Meaning(self.causal, needs_mask=True) if found.shifts_rows and self.sums is not None else found
 
     @property
     def before(self) -> tuple[ir.Operation, ...]:
         """Ops that Lamina's kernels do not need, in order: those that make a mask that depends on no argument."""
-        known = self.mask is not None and not self.meaning.rest and self.meaning.keys is None
+        known = self.mask is not None and not self.meaning.needs_mask and self.meaning.keys is None
         return defining_ops(self.mask) if known else ()
 
     @property
@@ -116,14 +116,14 @@ class Attention:
         """The cost model's problem, at typical sizes."""
         batch, heads, queries, size = map(typical, shape_of(self.query))
         _, kv_heads, keys, values = map(typical, shape_of(self.value))
-        of = self.meaning
+        meaning = self.meaning
         return AttentionWork(
-            batch, heads, kv_heads, queries, keys, size, values, of.causal, of.reads, self.sums is not None, of.window,
-            slopes=of.slopes is not None, bounded=of.keys is not None or of.span is not None,
-            by_head=of.by_head, known=self.mask is not None and not of.rest,
-            hides=of.rest and of.hides, drops=self.dropout > 0, alone=not self.allowed, caps=self.cap > 0,
-            symbolic=self.is_symbolic, many=is_symbolic(shape_of(self.query)[1:3]),
-            lengths=is_symbolic(self.scores[2:]),
+            batch, heads, kv_heads, queries, keys, size, values, meaning.causal, meaning.reads, self.sums is not None,
+            meaning.window, slopes=meaning.slopes is not None, bounded=meaning.keys is not None or meaning.span is not None,
+            by_head=meaning.by_head, has_known_mask=self.mask is not None and not meaning.needs_mask,
+            only_hides=meaning.needs_mask and meaning.only_hides, has_dropout=self.dropout > 0, without_library=not self.allowed,
+            has_cap=self.cap > 0, symbolic=self.is_symbolic, many_queries=is_symbolic(shape_of(self.query)[1:3]),
+            symbolic_lengths=is_symbolic(self.scores[2:]),
         )  # fmt: skip
 
     @property
@@ -143,10 +143,10 @@ class Attention:
         strides  of the results, unless their users want others
         masks    the operands that earlier calls made of masks
         """
-        of, scores = self.meaning, self.scores
+        meaning, scores = self.meaning, self.scores
         read = self.extras(masks)
         if self.mask is not None and isinstance(config, Forward) and config.blocks:
-            read["blocks"] = masks.blocks(self.mask, scores, of, config.m, config.n)
+            read["blocks"] = masks.blocks(self.mask, scores, meaning, config.m, config.n)
         operands, arguments = self.kernel_operands(config, read)
         if isinstance(config, Split):
             f32, values = ir.F32Type.get(), shape_of(self.value)[3]
@@ -155,7 +155,7 @@ class Attention:
             partial = kernel_call(SPLIT, operands, parts, arguments)
             joined = kernel_call(JOIN, list(partial.results), [self.result.type], {"of": arguments["of"]}, [strides[self.result]])
             return {self.result: joined.result}
-        arguments |= {"offset": of.offset, "window": of.window, "causal": of.causal, "sums": self.sums is not None}
+        arguments |= {"offset": meaning.offset, "window": meaning.window, "causal": meaning.causal, "sums": self.sums is not None}
         results = [v for v in self.results if v is not None]
         kernel = SPECIALIZED if isinstance(config, Specialized) else FORWARD
         call = kernel_call(kernel, operands, [v.type for v in results], arguments, [strides[v] for v in results])

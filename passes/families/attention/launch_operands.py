@@ -22,7 +22,7 @@ class Operands:
 
     query, key, value  the first tensors
     extras             those of `EXTRAS` that it has, by the kernels' parameter names
-    rest               tensors after these
+    others             tensors after these
     kwargs             its other arguments
     """
 
@@ -30,7 +30,7 @@ class Operands:
     key: Ref
     value: Ref
     extras: Mapping[str, Ref]
-    rest: tuple[Ref, ...]
+    others: tuple[Ref, ...]
     kwargs: Mapping[str, Any]
 
     @staticmethod

@@ -88,7 +88,7 @@ def _join(call: Call) -> dict[str, Any]:
 
 def _backward_queries(call: Call) -> dict[str, Any]:
     config, operands = Backward.read(_schedule(call)), Operands.of(call)
-    out, sums, grad = operands.rest
+    out, sums, grad = operands.others
     constants = {
         "OUT": strides(out), "SUMS": strides(sums), "GRAD": strides(grad), "D_Q": strides(call.outs[0]), "M": config.m,
         "N": config.n, "TOGETHER": operands.together(),
@@ -102,7 +102,7 @@ def _backward_queries(call: Call) -> dict[str, Any]:
 
 def _backward_keys(call: Call) -> dict[str, Any]:
     config, operands = Backward.read(_schedule(call)), Operands.of(call)
-    sums, grad, _ = operands.rest
+    sums, grad, _ = operands.others
     constants = {
         "SUMS": strides(sums), "GRAD": strides(grad), "D_K": strides(call.outs[0]), "D_V": strides(call.outs[1]),
         "M": config.queries, "N": config.keys, "TOGETHER": operands.together(by_keys=True),

@@ -81,19 +81,19 @@ class BlockSums:
 
 @dataclass(frozen=True)
 class SumReduction:
-    """A sum reduction of a product's result. of: the linalg.generic, which has one operand."""
+    """A sum reduction of a product's result. generic: the linalg.generic, which has one operand."""
 
-    of: Generic
+    generic: Generic
 
     @property
     def init(self) -> ir.Value:
         """The value that the sum starts from."""
-        return self.of.op.operands[1]
+        return self.generic.op.operands[1]
 
     @property
     def result(self) -> ir.Value:
         """The result of the reduction."""
-        return self.of.op.results[0]
+        return self.generic.op.results[0]
 
 
 def blocks_type(shape: Sequence[int], along: int, size: int) -> ir.RankedTensorType:

@@ -40,12 +40,12 @@ class ColumnSum(SumReduction):
 
     @property
     def _shape(self) -> tuple[int, int]:
-        return math.prod(self.of.extents[:-1]), self.of.extents[-1]
+        return math.prod(self.generic.extents[:-1]), self.generic.extents[-1]
 
     @property
     def part(self) -> int:
         """Number of rows that are summed to one."""
-        return math.prod(self.of.extents[self.part_loops : -1])
+        return math.prod(self.generic.extents[self.part_loops : -1])
 
     def blocks_type(self, rows: int) -> ir.RankedTensorType:
         """Returns the type of what `blocks` makes."""
@@ -54,7 +54,7 @@ class ColumnSum(SumReduction):
     def blocks(self, value: ir.Value, rows: int) -> ir.Value:
         """Emits the sums of blocks of `rows` rows. value: stands for `summed`."""
         m, n = self._shape
-        value, rank = emit_terms(self.of, value), len(shape_of(value))
+        value, rank = emit_terms(self.generic, value), len(shape_of(value))
         if rank > 2:
             value = tensor.collapse_shape(f32_tensor([m, n]), value, [list(range(rank - 1)), [rank - 1]])
         return BlockSums(value, rows, 0).emit()
@@ -63,16 +63,16 @@ class ColumnSum(SumReduction):
         self, sums: ir.Value, init: ir.Value, parts: Mapping[ir.Value, ir.Value], totals: Mapping[ir.Value, ir.Value], rows: int
     ) -> ir.Value:
         """Emits the reduction's result from the sums of its blocks; see RowSum.total."""
-        part_sizes, n = list(self.of.extents[: self.part_loops]), self.of.extents[-1]
+        part_sizes, n = list(self.generic.extents[: self.part_loops]), self.generic.extents[-1]
         split = [*part_sizes, shape_of(sums)[0] // math.prod(part_sizes), n]
         if part_sizes:
             sums = tensor.expand_shape(
                 f32_tensor(split), sums, [list(range(self.part_loops + 1)), [self.part_loops + 1]], [], split
             )
-        last = len(self.of.reduced) - 1
+        last = len(self.generic.reduced) - 1
         places = [
             self.part_loops + 1 if i == last else i
-            for _, loop_terms in self.of.maps[1]
+            for _, loop_terms in self.generic.maps[1]
             for i in [loop_terms[0][0] if loop_terms else -1]
         ]
         return emit_sum(sums, init, [*[False] * self.part_loops, True, False], _dims(*places))

@@ -34,25 +34,25 @@ _FLOAT8 = 89  # the compute capability from which on tensor cores and Triton sup
 
 @dataclass(frozen=True)
 class ProductProblem(Problem):
-    """Products that are decided on together, or a convolution. known: defaults of problems alike."""
+    """Products that are decided on together, or a convolution. defaults: defaults of problems alike."""
 
-    of: GemmProblem
-    known: dict[str, Choice] = field(default_factory=dict)
+    gemm: GemmProblem
+    defaults: dict[str, Choice] = field(default_factory=dict)
 
     @property
     def ops(self) -> Sequence[ir.Operation]:
         """The calls."""
-        return self.of.ops
+        return self.gemm.ops
 
     @property
     def group(self) -> ir.Operation | None:
         """The epilogue."""
-        return self.of.group
+        return self.gemm.group
 
     @property
     def before(self) -> Sequence[ir.Operation]:
         """The prologue, whether a kernel covers it or not."""
-        return prologue_of(self.of.ops)
+        return prologue_of(self.gemm.ops)
 
     @property
     def factors(self) -> Sequence[ir.Value]:
@@ -77,13 +77,13 @@ class ProductProblem(Problem):
         values = [v for op in (*self.ops, *groups) for v in (*op.operands, *op.results)]
         names = map(plain_name, groups)
         alike = " ".join((str(len(self.ops)), str(self.group is None), *(str(v.type) for v in values), *names))
-        if alike not in self.known:
-            self.known[alike] = _default_for_symbolic(self.of, gpu) if self.of.is_open else choices_of(self.of, gpu)[1]
-        return self.known[alike]
+        if alike not in self.defaults:
+            self.defaults[alike] = _default_for_symbolic(self.gemm, gpu) if self.gemm.is_open else choices_of(self.gemm, gpu)[1]
+        return self.defaults[alike]
 
     def candidates(self, gpu: Gpu) -> Sequence[Choice]:
         """Returns the choices, the most promising first; none for symbolic sizes, at which nothing can be measured."""
-        return () if self.of.is_open else choices_of(self.of, gpu)[0]
+        return () if self.gemm.is_open else choices_of(self.gemm, gpu)[0]
 
     def take(self, choice: Choice, target: Target | None) -> None:
         """Replaces the calls, with the ops around them that the choice covers, by groups."""
@@ -97,12 +97,12 @@ class ProductProblem(Problem):
             raise Unfit("no schedule of products")
         if config.fast and not all(product.fast for op in self.ops if (product := Product.read(op))):
             raise Unfit("fast=1 of a product whose sums must have the digits of f32")
-        problem = self.of.covering(choice.cover)
-        if self.of.is_open and (config.parts > 1 or choice.cover):
+        problem = self.gemm.covering(choice.cover)
+        if self.gemm.is_open and (config.parts > 1 or choice.cover):
             raise Unfit("symbolic sizes in parts of the inner dimension, or with a prologue")
         if choice.cover == "prologue" and not problem.before:
             raise Unfit("no group makes a factor of the product, and nothing else")
-        fewer = _for_fewer(problem, config, target) if self.of.is_open else None
+        fewer = _for_fewer(problem, config, target) if self.gemm.is_open else None
         group = as_one_group(problem, config) if config.parts == 1 else split_inner(problem, config.parts)
         Choice(config).write(group)
         if fewer is not None:

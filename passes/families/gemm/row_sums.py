@@ -51,7 +51,7 @@ class RowSum(SumReduction):
     @property
     def operand(self) -> ir.Value:
         """The operand of the reduction."""
-        return self.of.op.operands[0]
+        return self.generic.op.operands[0]
 
     @staticmethod
     def read(op: ir.Operation, columns: int) -> "RowSum":
@@ -67,8 +67,8 @@ class RowSum(SumReduction):
 
     def about_mean(self, of: "RowSum") -> "RowSum | None":
         """Returns this with `about` set to `of`, where it sums distances from the mean by that sum, or their squares; else None."""
-        plain = is_plain_sum(self.of) and is_plain_sum(of.of)
-        if not plain or shape_of(self.operand) != shape_of(of.operand) or any(of.of.reduced[: of.outer]):
+        plain = is_plain_sum(self.generic) and is_plain_sum(of.generic)
+        if not plain or shape_of(self.operand) != shape_of(of.operand) or any(of.generic.reduced[: of.outer]):
             return None
         axes = Axes(shape_of(self.operand))
 
@@ -85,7 +85,7 @@ class RowSum(SumReduction):
         away = away.operands[0] if isinstance(away, Apply) and squared else away
         if not (isinstance(away, Apply) and away.op == "arith.subf" and away.operands[0] is x):
             return None
-        mean, n = away.operands[1], math.prod(of.of.extents[of.outer :])
+        mean, n = away.operands[1], math.prod(of.generic.extents[of.outer :])
         if not isinstance(mean, Apply) or mean.op not in ("arith.divf", "arith.mulf"):
             return None
         total, by = mean.operands
@@ -95,12 +95,12 @@ class RowSum(SumReduction):
 
     def blocks_type(self, columns: int) -> ir.RankedTensorType:
         """Returns the type of what `blocks` makes."""
-        extents = self.of.extents
+        extents = self.generic.extents
         return blocks_type([*extents[: self.outer], math.prod(extents[self.outer :])], self.outer, columns)
 
     def blocks(self, value: ir.Value, columns: int) -> ir.Value:
         """Emits the sums of blocks of `columns` columns. value: stands for `summed`."""
-        shape, value = shape_of(value), emit_terms(self.of, value)
+        shape, value = shape_of(value), emit_terms(self.generic, value)
         rows = [[i] for i in range(self.outer)]
         if len(shape) > self.outer + 1:
             flat = f32_tensor([*shape[: self.outer], math.prod(shape[self.outer :])])
@@ -109,7 +109,7 @@ class RowSum(SumReduction):
 
     def _places(self, loops: Sequence[ir.AffineExpr]) -> list[ir.AffineExpr]:
         """Returns the indexing map of the result in loops over rows and blocks."""
-        return [loops[terms[0][0]] if terms else ir.AffineConstantExpr.get(0) for _, terms in self.of.maps[1]]
+        return [loops[terms[0][0]] if terms else ir.AffineConstantExpr.get(0) for _, terms in self.generic.maps[1]]
 
     def total(
         self, sums: ir.Value, init: ir.Value, parts: Mapping[ir.Value, ir.Value], totals: Mapping[ir.Value, ir.Value], columns: int
@@ -121,7 +121,7 @@ class RowSum(SumReduction):
         totals   the new result of earlier reductions, by their result
         columns  columns of a block
         """
-        g, rank = self.of, self.outer + 1
+        g, rank = self.generic, self.outer + 1
         here = [ir.AffineDimExpr.get(d) for d in range(rank)]
         out = self._places(here)
         kinds = [*g.reduced[: self.outer], True]

@@ -110,7 +110,7 @@ def _reduction(
         return [values[v] for v in of_rows]
 
     operands = {v: known[v] for v in read if v not in partial} | partial
-    return group_before(group, [*(s.of.op for s in sums), *rest], operands, [v.type for v in of_rows], fill)
+    return group_before(group, [*(s.generic.op for s in sums), *rest], operands, [v.type for v in of_rows], fill)
 
 
 def _remainder(group: ir.Operation, ops: Sequence[ir.Operation], wanted: Sequence[ir.Value], operands: ValueMap) -> ir.Operation:

@@ -236,11 +236,11 @@ class ThreadMemory:
     def _write_cut(
         self, part: ir.Value, target: ir.Value, start: ir.Value, divisor: int, cut: PartialMask | None, how: Stores
     ) -> None:  # fmt: skip
-        self.when(cut.whole if cut else None, partial(self.store, part, target, start, divisor, how))
+        self.when(cut.all_inside if cut else None, partial(self.store, part, target, start, divisor, how))
         if cut is None:
             return
         true = self.index_ops.number(1, ir.IntegerType.get_signless(1))
-        some = arith.xori(cut.whole, true) if cut.inside is None else arith.andi(cut.inside, arith.xori(cut.whole, true))
+        some = arith.xori(cut.all_inside, true) if cut.inside is None else arith.andi(cut.inside, arith.xori(cut.all_inside, true))
         self.when(some, partial(self._single_stores, part, target, start, cut.lanes, how))
 
     def _single_stores(self, part: ir.Value, target: ir.Value, start: ir.Value, lanes: ir.Value, how: Stores) -> None:

@@ -28,13 +28,13 @@ class WholeMask:
 class PartialMask:
     """An access that a mask may cut.
 
-    inside  whether any lane counts; None: some always does
-    whole   whether all do
-    lanes   which do: a vector of i1
+    inside      whether any lane counts; None: some always does
+    all_inside  whether all do
+    lanes       which do: a vector of i1
     """
 
     inside: ir.Value | None
-    whole: ir.Value
+    all_inside: ir.Value
     lanes: ir.Value
 
 

@@ -25,21 +25,21 @@ MOST = 32  # scalars in a product or sum: patterns have a few; beyond that, oper
 
 @dataclass(frozen=True)
 class ProductForm:
-    """coefficient * size**sizes * prod(factor ** exponent); `seen`: the scalars it was composed of, outermost first."""
+    """coefficient * size**sizes * prod(factor ** exponent); `composed_of`: the scalars it was composed of, outermost first."""
 
     coefficient: float
     sizes: int
     factors: dict[ScalarRef, float]
-    seen: tuple[ScalarRef, ...]
+    composed_of: tuple[ScalarRef, ...]
 
 
 @dataclass(frozen=True)
 class SumForm:
-    """constant + sum(sign * term); `seen` as in Product."""
+    """constant + sum(sign * term); `composed_of` as in Product."""
 
     constant: float
     terms: tuple[tuple[ScalarRef, float], ...]
-    seen: tuple[ScalarRef, ...]
+    composed_of: tuple[ScalarRef, ...]
 
 
 @dataclass(frozen=True)

@@ -157,7 +157,7 @@ class Matcher:
             yield from self._unbound(rest, ref, env)
             return
         product = self.forms.product(ref, env.opaque())
-        for candidate in dict.fromkeys(product.seen):
+        for candidate in dict.fromkeys(product.composed_of):
             if self.forms.number(candidate) is None:
                 for found in self._bind(v, candidate, env):
                     yield from self._unbound(rest, ref, found)
@@ -235,7 +235,7 @@ class Matcher:
         p, *rest = parts
         candidates = list(total.terms)
         if isinstance(p, Var) and p.position not in env.vars:
-            candidates += [(term_ref, 1.0) for term_ref in total.seen[1:] if (term_ref, 1.0) not in candidates]
+            candidates += [(term_ref, 1.0) for term_ref in total.composed_of[1:] if (term_ref, 1.0) not in candidates]
         for term, sign in candidates:
             if term not in matched:
                 for extended in self.match(p, term, sign, env):

@@ -30,13 +30,13 @@ Runs = dict[int, int]  # length of a run -> elements that the index jumps by at 
 class ShiftedBlocks:
     """Blocks along an axis whose rows start in the middle of an access.
 
-    shift  where rows start, and the width of accesses
-    by     the lane at which the row starts
-    count  its elements
+    shift        where rows start, and the width of accesses
+    shift_lanes  the lane at which the row starts
+    count        its elements
     """
 
     shift: Shift
-    by: ir.Value
+    shift_lanes: ir.Value
     count: ir.Value
 
 

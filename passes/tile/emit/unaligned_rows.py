@@ -52,7 +52,7 @@ def enter_block(b: "Blocks", window: ShiftedBlocks, axis: Axis, lane: ir.Value, 
     ends  whether the row may end in the block
     """
     with b.point():
-        low = arith.subi(window.by, lane)
+        low = arith.subi(window.shift_lanes, lane)
         high = arith.addi(low, window.count) if ends else b.number(b.lanes)
         first = number_of(lane)
         max_low = 0 if first else window.shift.width - 1
@@ -63,4 +63,4 @@ def enter_block(b: "Blocks", window: ShiftedBlocks, axis: Axis, lane: ir.Value, 
             "mask", -1,
             lambda: ir.Operation.create("tile.window", results=[type_], operands=[low, high], attributes=attributes).results[0],
         )  # fmt: skip
-        b.bind(axis, arith.subi(lane, window.by))
+        b.bind(axis, arith.subi(lane, window.shift_lanes))

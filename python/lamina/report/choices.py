@@ -72,7 +72,7 @@ def default(program: Program, tune: Tune) -> str:
 
 def _is_one(step: Launch, kind: "Reported") -> bool:
     """Returns whether a launch computes a call of this kind, by its only or first kernel."""
-    return not set(kind.callees).isdisjoint(step.ops) and step.name not in kind.further
+    return not set(kind.callees).isdisjoint(step.ops) and step.name not in kind.further_kernels
 
 
 def _dtypes(call: Call, kind: "Reported") -> set[str]:

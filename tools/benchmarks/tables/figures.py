@@ -69,19 +69,25 @@ def _judge(f: Results, goal: Goal) -> Judged:
     if "roofs" in f:
         times["copy bandwidth"] = f["work"]["bytes"] / f["roofs"]["bandwidth"]
     mine = fastest(times, goal.mine)
-    there = [name for name in goal.of if name in times]
-    whom = f" of the best of {', '.join(there or goal.of)}" if len(goal.of) > 1 else f" of {goal.of[0]}" if goal.of else ""
-    bound = f"{goal.part:.2f}" if goal.of else duration(goal.part)
+    there = [name for name in goal.others if name in times]
+    whom = (
+        f" of the best of {', '.join(there or goal.others)}"
+        if len(goal.others) > 1
+        else f" of {goal.others[0]}"
+        if goal.others
+        else ""
+    )
+    bound = f"{goal.part:.2f}" if goal.others else duration(goal.part)
     who = "" if goal.mine[0] == "lamina" else f"{goal.mine[0]} "
     how = [text for text in ("by speed" * goal.speed, CLOCKS[goal.clock]) if text]
     text = ", ".join([f"{who}at {'least' if goal.speed else 'most'} {bound}{whom}", *how])
-    theirs = fastest(times, goal.of) if goal.of else 1.0
+    theirs = fastest(times, goal.others) if goal.others else 1.0
     if mine is None or theirs is None:
         return f"{text} (not measured)", False
     part = theirs / mine if goal.speed else mine / theirs
-    if f["kind"] == "op" and "copy bandwidth" not in goal.of:  # where the library's kernel is chosen, both run the same one
+    if f["kind"] == "op" and "copy bandwidth" not in goal.others:  # where the library's kernel is chosen, both run the same one
         part = round(part, 2)
-    shown = f"{part:.2f}" if goal.of else duration(part)
+    shown = f"{part:.2f}" if goal.others else duration(part)
     return f"{text} (is {shown})", part >= goal.part if goal.speed else part <= goal.part
 
 

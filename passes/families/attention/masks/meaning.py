@@ -41,14 +41,14 @@ class Keys:
 class Meaning:
     """The meaning of a mask together with the causal flag, in terms of the kernels' options.
 
-    causal  query i sees keys up to i + offset
-    window  query i sees keys from i + offset - window + 1; 0: from the first
-    span    range of keys that all queries see, [from, to); None: all
-    keys    keys that are visible at run time; None: all
-    slopes  for each head, the bias per key of distance (ALiBi)
-    moved   each row of scores also gets a constant, which cancels in the weights but not in the log-sum-exp
-    rest    the kernel still has to read the mask itself
-    hides   the mask only hides keys, and completely: a bool mask would do
+    causal       query i sees keys up to i + offset
+    window       query i sees keys from i + offset - window + 1; 0: from the first
+    span         range of keys that all queries see, [from, to); None: all
+    keys         keys that are visible at run time; None: all
+    slopes       for each head, the bias per key of distance (ALiBi)
+    shifts_rows  each row of scores also gets a constant, which cancels in the weights but not in the log-sum-exp
+    needs_mask   the kernel still has to read the mask itself
+    only_hides   the mask only hides keys, and completely: a bool mask would do
     """
 
     causal: bool = False
@@ -57,9 +57,9 @@ class Meaning:
     span: tuple[int, int] | None = None
     keys: Keys | None = None
     slopes: tuple[float, ...] | None = None
-    moved: bool = False
-    rest: bool = False
-    hides: bool = False
+    shifts_rows: bool = False
+    needs_mask: bool = False
+    only_hides: bool = False
 
     @property
     def what(self) -> str:
@@ -70,7 +70,7 @@ class Meaning:
             f"keys {self.span[0]} to {self.span[1]}" if self.span else "",
             "" if self.keys is None else f"{'lengths' if self.keys.exact else 'keys'}{' of heads' if self.by_head else ''}",
             "slopes" if self.slopes is not None else "",
-            "and more" if self.rest else "",
+            "and more" if self.needs_mask else "",
         ]
         known = [words for words in phrases if words]
         return "" if known in ([], ["and more"]) else f": {', '.join(known)}"
@@ -83,7 +83,7 @@ class Meaning:
     @property
     def reads(self) -> bool:
         """Whether a kernel reads something for each key: the mask, or which keys are visible."""
-        return self.rest or (self.keys is not None and not self.keys.exact)
+        return self.needs_mask or (self.keys is not None and not self.keys.exact)
 
 
 def of_values(mask: np.ndarray, dtype: str) -> Meaning:
@@ -101,12 +101,12 @@ def of_values(mask: np.ndarray, dtype: str) -> Meaning:
 class MaskTerms:
     """Accumulates what the terms of a mask mean.
 
-    low, high  the range of keys that each query sees, [low, high)
-    keys, slopes, moved  see Meaning
-    soft       some scores are hidden by position with a finite bias
-    soft_keys  some keys are hidden at run time with a finite bias
-    unread     some term was not understood
-    adds_more  a term that was not understood is added to the scores
+    low, high                  the range of keys that each query sees, [low, high)
+    keys, slopes, shifts_rows  see Meaning
+    soft                       some scores are hidden by position with a finite bias
+    soft_keys                  some keys are hidden at run time with a finite bias
+    unread                     some term was not understood
+    adds_more                  a term that was not understood is added to the scores
     """
 
     heads: int
@@ -116,7 +116,7 @@ class MaskTerms:
     slopes: np.ndarray | None = None
     soft: bool = False
     soft_keys: bool = False
-    moved: bool = False
+    shifts_rows: bool = False
     unread: bool = False
     adds_more: bool = False
     low: np.ndarray = field(init=False)
@@ -151,7 +151,7 @@ class MaskTerms:
         not linear in distance. types: the types that it is rounded to on the way."""
         hidden = known <= HIDES
         if known.shape[KEY] == 1 and np.all(~hidden & np.isfinite(known)):
-            self.moved |= bool(np.any(known))
+            self.shifts_rows |= bool(np.any(known))
             return True  # a constant for each row
         slopes = None if np.all(hidden | (known == 0)) else _slopes(known, ~hidden, types[0])
         if slopes is None and not np.all(hidden | (known == 0)):
@@ -162,22 +162,22 @@ class MaskTerms:
         if slopes is not None:
             self.unread |= self.slopes is not None
             self.slopes = slopes
-            self.moved |= _is_moved(known, ~hidden, slopes, self.queries, types[0])
+            self.shifts_rows |= _is_moved(known, ~hidden, slopes, self.queries, types[0])
         return True
 
     def result(self, causal: bool = False) -> Meaning:
         """Returns the meaning of all terms that were read. causal: the flag of the call."""
-        hides = not (self.adds_more or self.soft or self.soft_keys or self.moved or self.slopes is not None)
-        plain = Meaning(causal, rest=True, hides=hides)
+        hides = not (self.adds_more or self.soft or self.soft_keys or self.shifts_rows or self.slopes is not None)
+        plain = Meaning(causal, needs_mask=True, only_hides=hides)
         shape, hidden = self.ranges()
         if shape is None or (self.soft and (hidden or self.keys is not None or self.unread)):
             return plain
         if self.unread:  # the mask is read, but what is known to be hidden can be skipped
-            return replace(shape, rest=True, hides=hides)
+            return replace(shape, needs_mask=True, only_hides=hides)
         if self.soft_keys:  # with a finite bias, a sequence without visible keys gets the mean of all values
             return plain
         slopes = None if self.slopes is None else tuple(np.broadcast_to(self.slopes, (self.heads,)).tolist())
-        return replace(shape, keys=self.keys, slopes=slopes, moved=self.moved, hides=hides)
+        return replace(shape, keys=self.keys, slopes=slopes, shifts_rows=self.shifts_rows, only_hides=hides)
 
     def ranges(self) -> tuple[Meaning | None, bool]:
         """Returns the meaning of the ranges of keys, None if kernels do not support it; and whether a range may be empty."""

@@ -66,7 +66,7 @@ class Masks:
 
     def operands(self, mask: ir.Value, scores: Sequence[int], meaning: Meaning) -> dict[str, ir.Value]:
         """Returns the operands that kernels read, by name. Emits them at the insertion point unless an earlier call has them."""
-        if meaning.rest:
+        if meaning.needs_mask:
             if mask not in self.narrow:
                 self.narrow[mask] = without_broadcast(mask)
             return {"mask": self.narrow[mask]}

@@ -83,7 +83,7 @@ def _number_in(arg: object) -> float | None:
 class _FlexRewrite:
     """Rewrites one call at the node that takes its result."""
 
-    of: _FlexCall
+    call: _FlexCall
     gm: fx.GraphModule
     graft: Graft
     trained: Collection[fx.Node]
@@ -91,11 +91,11 @@ class _FlexRewrite:
 
     def run(self) -> bool:
         """Replaces the call and returns True, or leaves the graph as it was and returns False."""
-        result, (query, *_) = value(self.graft.node), map(value, self.of.operands)
+        result, (query, *_) = value(self.graft.node), map(value, self.call.operands)
         if result is None or query is None or result.dtype is not query.dtype or torch.is_autocast_enabled(query.device.type):
             return False
-        logs, maxima = (item_of(self.of.node, i) for i in (1, 2))
-        trains = any(depends_on(n, self.trained) for n in self.of.node.all_input_nodes)
+        logs, maxima = (item_of(self.call.node, i) for i in (1, 2))
+        trains = any(depends_on(n, self.trained) for n in self.call.node.all_input_nodes)
         written = written_memory(self.gm.graph)
         plain = not (logs is not None and trains) and maxima is None
         for fit in (self._fused, self._written_out) if plain else (self._written_out,):
@@ -115,7 +115,7 @@ class _FlexRewrite:
         return False
 
     def _positions(self) -> list[fx.Node]:
-        query, key = self.of.operands[:2]
+        query, key = self.call.operands[:2]
         val = value(query)
         assert val is not None
         numbers = (*shape(query)[:3], shape(key)[2])
@@ -124,14 +124,14 @@ class _FlexRewrite:
     @property
     def _like(self) -> Tensor:
         """A (fake) tensor like the scores."""
-        query, key = (value(n) for n in self.of.operands[:2])
+        query, key = (value(n) for n in self.call.operands[:2])
         assert query is not None and key is not None
         with self.graft.fake:
             return query.new_empty((*query.shape[:3], key.shape[2]), dtype=accumulated(query))
 
     def _operands(self) -> list[fx.Node]:
         """Returns query, key and value, with as many batches."""
-        query, *others = self.of.operands
+        query, *others = self.call.operands
         batch = shape(query)[0]
         wide = [n if shape(n)[0] == batch else self.graft.call(aten.expand.default, n, [batch, *shape(n)[1:]]) for n in others]
         return [query, *wide]
@@ -140,8 +140,8 @@ class _FlexRewrite:
         """Emits the call as one attention; returns its result and log-sum-exps. None if no kernel computes it."""
         graft, like, positions = self.graft, self._like, self._positions()
         try:
-            changed = self.of.scores.inlined(graft, (ChangedScores(),), positions, like)
-            seen = as_four(graft, unexpanded(self.of.shows.inlined(graft, (), positions, like)))
+            changed = self.call.scores.inlined(graft, (ChangedScores(),), positions, like)
+            seen = as_four(graft, unexpanded(self.call.shows.inlined(graft, (), positions, like)))
         except NotLinear:
             return None
         if not isinstance(changed, ChangedScores):
@@ -153,13 +153,13 @@ class _FlexRewrite:
             more = as_four(graft, changed.seen)
             seen = more if seen is None else graft.call(aten.bitwise_and.Tensor, seen, more)
         mask = self._mask(seen, changed.added, like)
-        scale = self.of.scale * changed.scale
+        scale = self.call.scale * changed.scale
         causal = kind == "causal" and seen is None
         wanted = Wanted(causal, scale, exact=True, cap=changed.cap)
         result = emitted(graft, self._operands(), mask, wanted, self.trained, self.gpu)
         if result is None:
             return None
-        logs = self._logs(result, mask) if item_of(self.of.node, 1) is not None else None
+        logs = self._logs(result, mask) if item_of(self.call.node, 1) is not None else None
         graft.calls.remove(result)
         graft.calls.append(result)  # takes the place of the graft's node, as the last one
         return result, logs, None
@@ -168,7 +168,7 @@ class _FlexRewrite:
         """Emits the mask of four dimensions, with an element for each key: bool, or what is added."""
         mask = seen
         if added is not None:
-            val, query = value(added), value(self.of.operands[0])
+            val, query = value(added), value(self.call.operands[0])
             assert val is not None and query is not None
             dtype = val.dtype if val.dtype is query.dtype else like.dtype
             mask = added if val.dtype is dtype else self.graft.call(aten._to_copy.default, added, dtype=dtype)
@@ -193,7 +193,7 @@ class _FlexRewrite:
 
     def _as_item(self, item: int, natural: fx.Node) -> fx.Node:
         """Emits logarithms of base 2 in the dtype that an item of the call has."""
-        scaled, val = self.graft.call(aten.div.Tensor, natural, math.log(2)), value(item_of(self.of.node, item))
+        scaled, val = self.graft.call(aten.div.Tensor, natural, math.log(2)), value(item_of(self.call.node, item))
         if val is None or val.dtype is value(scaled).dtype:  # type: ignore[union-attr]
             return scaled
         return self.graft.call(aten._to_copy.default, scaled, dtype=val.dtype)
@@ -207,10 +207,10 @@ class _FlexRewrite:
         key, values = (n if times == 1 else graft.call(aten.repeat_interleave.self_int, n, times, 1) for n in others)
         wide = [n if value(n).dtype is like.dtype else graft.call(aten._to_copy.default, n, dtype=like.dtype) for n in (query, key)]  # type: ignore[union-attr]
         product = graft.call(aten.matmul.default, wide[0], graft.call(aten.transpose.int, wide[1], -2, -1))
-        scores = graft.call(aten.mul.Tensor, product, self.of.scale)
+        scores = graft.call(aten.mul.Tensor, product, self.call.scale)
         try:
-            scores = self.of.scores.inlined(graft, (scores,), positions, like)
-            seen = as_four(graft, unexpanded(self.of.shows.inlined(graft, (), positions, like)))
+            scores = self.call.scores.inlined(graft, (scores,), positions, like)
+            seen = as_four(graft, unexpanded(self.call.shows.inlined(graft, (), positions, like)))
         except NotLinear:
             return None
         if known_form(seen, self.gm, graft.node) != "nothing":
@@ -224,10 +224,10 @@ class _FlexRewrite:
         if value(weights).dtype is not val.dtype:  # type: ignore[union-attr]
             weights = graft.call(aten._to_copy.default, weights, dtype=val.dtype)
         more: list[fx.Node | None] = [None, None]
-        if item_of(self.of.node, 1) is not None:
+        if item_of(self.call.node, 1) is not None:
             flat = graft.call(aten.squeeze.dim, lost, -1)
             sums = graft.call(aten.logsumexp.default, finite, [-1])
             more[0] = self._as_item(1, graft.call(aten.masked_fill.Scalar, sums, flat, -math.inf))
-        if item_of(self.of.node, 2) is not None:
+        if item_of(self.call.node, 2) is not None:
             more[1] = self._as_item(2, graft.call(aten.amax.default, scores, [-1]))
         return graft.call(aten.matmul.default, weights, values), *more

@@ -109,32 +109,32 @@ def _end(written: Written) -> tuple[fx.Node, tuple[fx.Node, ...]]:
 class _Rewrite:
     """Rewrites one attention.
 
-    of       the attention as it is written out
-    written  memory that the graph writes to anywhere; None if that is not known
-    gpu      the graph is compiled for a GPU
-    seen     nodes that were looked through: attention reads their arguments later than the model does
+    source            the attention as it is written out
+    written_storages  memory that the graph writes to anywhere; None if that is not known
+    gpu               the graph is compiled for a GPU
+    seen              nodes that were looked through: attention reads their arguments later than the model does
     """
 
-    of: Written
+    source: Written
     gm: fx.GraphModule
     graft: Graft
-    written: set[int] | None
+    written_storages: set[int] | None
     trained: Collection[fx.Node]
     gpu: bool
     seen: set[fx.Node] = field(default_factory=set)
 
     def run(self) -> bool:
         """Replaces the attention by one op and returns True, or leaves the graph as it was and returns False."""
-        query, key = traced_back(self.of.first.left), traced_back(self.of.first.right.swapped())
-        operands = (query, key, self.of.last.right)
-        self.seen.update(self.of.chain, self.graft.dead, query.seen, key.seen)
+        query, key = traced_back(self.source.first.left), traced_back(self.source.first.right.swapped())
+        operands = (query, key, self.source.last.right)
+        self.seen.update(self.source.chain, self.graft.dead, query.seen, key.seen)
         changed = None
         if self._is_plain(operands) and self._is_worth_it():
-            scores = shape(self.of.chain[-1])[:-2], shape(self.of.chain[0])[:-2]
+            scores = shape(self.source.chain[-1])[:-2], shape(self.source.chain[0])[:-2]
             nodes = [self._operand(of, lead) for of, lead in zip(operands, (scores[0], *scores), strict=True)]
             found = [node for node in nodes if node is not None]
-            made = self._attention(found, query.scale * key.scale * self.of.scale) if len(found) == 3 else None
-            changed = None if made is None else placed(self._as_product(made), self.graft, self.written)
+            made = self._attention(found, query.scale * key.scale * self.source.scale) if len(found) == 3 else None
+            changed = None if made is None else placed(self._as_product(made), self.graft, self.written_storages)
         if changed is None or not self._reads_the_same():
             self.graft.undo()
             return False
@@ -146,18 +146,18 @@ class _Rewrite:
 
     def _is_plain(self, operands: Sequence[Operand]) -> bool:
         """Returns whether no size depends on values and all tensors have one dtype and device; scores may be f32."""
-        values = [value(n) for n in (*(of.node for of in operands), self.of.node, *self.of.chain)]
+        values = [value(n) for n in (*(of.node for of in operands), self.source.node, *self.source.chain)]
         real = [v for v in values if v is not None and 0 not in sizes(v.shape) and is_sized(v)]
-        if len(real) < len(values) or not 2 <= len(self.of.shape) <= 4 or len({v.device for v in real}) > 1:
+        if len(real) < len(values) or not 2 <= len(self.source.shape) <= 4 or len({v.device for v in real}) > 1:
             return False
         kind = real[0].dtype
         scores = {kind} if kind is torch.float64 else {kind, torch.float32}
         return kind.is_floating_point and {v.dtype for v in real[:4]} == {kind} and {v.dtype for v in real[4:]} <= scores
 
     def _is_worth_it(self) -> bool:
-        val = value(self.of.node)
+        val = value(self.source.node)
         wide = val is not None and val.dtype.itemsize >= 4
-        return self.gpu or not wide or prod(map(typical, self.of.shape)) >= SMALL[bool(self.trained)]
+        return self.gpu or not wide or prod(map(typical, self.source.shape)) >= SMALL[bool(self.trained)]
 
     def _operand(self, operand: Operand, lead: tuple[int, ...]) -> fx.Node | None:
         """Returns an operand of a product with leading dimensions `lead` as (batch, heads, length, size); None if they do not
@@ -168,7 +168,7 @@ class _Rewrite:
             return None
         if tuple(own) != lead:
             node = self.graft.call(aten.expand.default, node, [*lead, -1, -1])
-        whole = (*_four(self.of.shape[:-2]), length, size)
+        whole = (*_four(self.source.shape[:-2]), length, size)
         node = self._unmerged(node, whole)
         if shape(node) != whole:
             node = self.graft.call(aten.reshape.default, node, list(whole))
@@ -192,14 +192,14 @@ class _Rewrite:
     def _attention(self, operands: Sequence[fx.Node], scale: float) -> fx.Node | None:
         """Emits attention by a fused kernel as (batch, heads, length, size); None if there is no exact one."""
         q = operands[0].meta.get("example_value", operands[0].meta.get("val"))
-        *_, rows, columns = self.of.shape
-        mask = known(self.of.steps, self.gm, self.of.node, rows, columns) if self.of.steps else None
+        *_, rows, columns = self.source.shape
+        mask = known(self.source.steps, self.gm, self.source.node, rows, columns) if self.source.steps else None
         kind = form_of(mask.region, (rows, columns)) if isinstance(mask, Shown) else meaning(mask)
         bias = None
-        if self.of.steps and kind == "bias":
-            if not is_exact(self.of.steps, mask):
+        if self.source.steps and kind == "bias":
+            if not is_exact(self.source.steps, mask):
                 return None
-            bias = added(self.graft, self.of.steps, self.gm, q, self.of.shape, mask, self.gpu)
+            bias = added(self.graft, self.source.steps, self.gm, q, self.source.shape, mask, self.gpu)
             if bias is None:
                 return None
         attention = self._op(operands, None if bias is None else bias.node, kind == "causal", scale)
@@ -214,17 +214,17 @@ class _Rewrite:
     def _op(self, operands: Sequence[fx.Node], mask: fx.Node | None, causal: bool, scale: float) -> fx.Node | None:
         """Emits the attention call; None if no kernel computes it."""
         query, values = value(operands[0]), value(operands[2])
-        if query is None or values is None or (self.gpu and not self.of.dropout and not is_fast(query, values)):
+        if query is None or values is None or (self.gpu and not self.source.dropout and not is_fast(query, values)):
             return None
-        wanted = Wanted(causal, scale, self.of.dropout, cap=self.of.cap)
+        wanted = Wanted(causal, scale, self.source.dropout, cap=self.source.cap)
         return emitted(self.graft, list(operands), mask, wanted, self.trained, self.gpu)
 
     def _as_product(self, attention: fx.Node) -> fx.Node:
         """Returns attention reshaped and permuted to the shape of the product with values, where it replaces that."""
-        if self.graft.node is not self.of.node:
+        if self.graft.node is not self.source.node:
             return attention
-        order = self.of.last.order
-        whole = [shape(self.of.node)[order.index(i)] for i in range(len(order))] if order else [*shape(self.of.node)]
+        order = self.source.last.order
+        whole = [shape(self.source.node)[order.index(i)] for i in range(len(order))] if order else [*shape(self.source.node)]
         if [*shape(attention)] != whole:
             attention = self.graft.call(aten.reshape.default, attention, whole)
         return self.graft.call(aten.permute.default, attention, list(order)) if order else attention
@@ -244,7 +244,7 @@ class _Rewrite:
         return True
 
     def _erase(self) -> None:
-        for node in (*reversed(self.graft.dead), *self.of.chain):
+        for node in (*reversed(self.graft.dead), *self.source.chain):
             for check in list(node.users):
                 node.graph.erase_node(check)
             node.graph.erase_node(node)
