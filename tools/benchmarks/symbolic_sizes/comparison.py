@@ -102,7 +102,7 @@ def compiled(model: Callable[..., Any], kind: str) -> Callable[..., Any]:
     return torch.compile(call, backend=backend, dynamic=dynamic)
 
 
-def of_workloads(workloads: Mapping[str, Workload], device: str) -> Figures:
+def workloads_table(workloads: Mapping[str, Workload], device: str) -> Figures:
     """Returns the table of these workloads."""
     table = Comparison("Workloads of the figures", "workload", device)
     for name, workload in workloads.items():

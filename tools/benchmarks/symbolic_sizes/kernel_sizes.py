@@ -14,8 +14,8 @@ from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
 
 from lamina.frontend.compiling.worker import finish
-from lamina.tools.benchmarks.kernel_classes import CLASSES, KernelClass
-from lamina.tools.benchmarks.symbolic import compiled, timed
+from lamina.tools.benchmarks.symbolic_sizes.comparison import compiled, timed
+from lamina.tools.benchmarks.symbolic_sizes.kernel_classes import CLASSES, KernelClass
 from lamina.tools.benchmarks.tables.figures import NONE, Figures
 from lamina.tools.benchmarks.timing import Timed
 from lamina.tune.clocks import one_line
@@ -29,7 +29,7 @@ COLUMNS = ("graph", "sizes", "Lamina, us", "to static Lamina", "at most", "at", 
 
 
 @dataclass
-class Measured:
+class ClassTimes:
     """The measurements of one class.
 
     seconds  of Lamina's calls, at each size
@@ -59,11 +59,11 @@ class Measured:
         return [name, str(len(self.seconds)), " to ".join(us), static, *largest, inductor, failed]
 
 
-def kernels(device: str, count: int, seed: int, only: Sequence[str]) -> Figures:
+def kernels_table(device: str, count: int, seed: int, only: Sequence[str]) -> Figures:
     """Returns the table of each class whose name contains one of `only`, measured at `count` sizes drawn from a seed: on a GPU the
     time of kernels, else that of calls."""
     clock = kernel_seconds if device == "cuda" else partial(timed, device=device)
-    rows, all_ratios = [], Measured()
+    rows, all_ratios = [], ClassTimes()
     for name, of in CLASSES.items():
         if not any(part in name for part in only):
             continue
@@ -78,8 +78,8 @@ def kernels(device: str, count: int, seed: int, only: Sequence[str]) -> Figures:
 
 def _measured(
     of: KernelClass, device: str, sizes: Sequence[tuple[int, int]], clock: Callable[[Mapping[str, Callable[[], Any]]], Timed]
-) -> Measured:
-    found = Measured()
+) -> ClassTimes:
+    found = ClassTimes()
     inputs = [tuple(x.to(device) for x in of.arguments(*size)) for size in (TRACED, *sizes)]
     for given in inputs:
         for x in given[of.symbolic :]:

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from lamina.tools.benchmarks.symbolic import Comparison, compiled
+from lamina.tools.benchmarks.symbolic_sizes.comparison import Comparison, compiled
 from lamina.tools.benchmarks.tables.figures import Figures
 from lamina.tune.clocks import mean_seconds
 
@@ -82,7 +82,7 @@ def _rotated(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
     return x * cosine + torch.cat((-high, low), -1) * sine
 
 
-def decoding(device: str, layers: int, grows: bool) -> Figures:
+def decoding_table(device: str, layers: int, grows: bool) -> Figures:
     """Returns a table of the milliseconds per token at the SAMPLED lengths, and the seconds for TOKENS tokens, compilation
     included.
 

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from lamina.tools.benchmarks.symbolic import Comparison, compiled
+from lamina.tools.benchmarks.symbolic_sizes.comparison import Comparison, compiled
 from lamina.tools.benchmarks.tables.figures import Figures
 from lamina.tune.clocks import mean_seconds
 
@@ -48,7 +48,7 @@ class Bert(nn.Module):
         return self.layers(self.norm(self.words(words) + self.places(places)))
 
 
-def encoding(device: str, layers: int, count: int, seed: int) -> Figures:
+def encoding_table(device: str, layers: int, count: int, seed: int) -> Figures:
     """Returns the table of `count` sizes drawn from a seed: milliseconds of a call, and the seconds of the first one."""
     table = Comparison(f"BERT, {layers} layers, seed {seed}", "batch x length", device)
     model = Bert(layers).eval().to(device, torch.bfloat16 if device == "cuda" else torch.float32)

@@ -1,0 +1,1 @@
+"""Benchmarks of programs for symbolic sizes against programs for each size (tools/sizes.py)."""
