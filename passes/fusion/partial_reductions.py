@@ -1,5 +1,5 @@
-"""Rewrites a reduction as two steps, partial results and their combination: `split` splits loops into equal parts, `cut` peels the
-remainder off a loop whose extent has no good divisor."""
+"""Rewrites a reduction as two steps, partial results and their combination: `split_loops` splits loops into equal parts,
+`reduce_in_two` peels the remainder off a loop whose extent has no good divisor."""
 
 from collections.abc import Mapping, Sequence
 
@@ -92,7 +92,7 @@ def shift_loops(entry: tuple[int, tuple[tuple[int, int], ...]], by: int) -> ir.A
 
 
 def renumber_loops(entry: tuple[int, tuple[tuple[int, int], ...]], numbers: Mapping[int, int]) -> ir.AffineExpr:
-    """Returns the affine expression of an indexing map's result, with loops renumbered. entry: see `shifted`."""
+    """Returns the affine expression of an indexing map's result, with loops renumbered. entry: see `shift_loops`."""
     constant, terms = entry
     out = ir.AffineConstantExpr.get(constant)
     for i, k in terms:

@@ -26,7 +26,7 @@ def split_ragged(
     g: Generic, loop: int, parts: SizeLike, length: SizeLike, deferred: Sequence[int], order: Sequence[int], combine: str
 ) -> None:
     """Splits a reduced loop into `parts` of `length` iterations, which together are at least its own: what the others add is
-    `combine`'s neutral element. A second op reduces the partial results. deferred, order: see `partial_reductions.split`."""
+    `combine`'s neutral element. A second op reduces the partial results. deferred, order: see `partial_reductions.split_loops`."""
     op = g.op
     element = ir.RankedTensorType(op.results[0].type).element_type
     with op.location, ir.InsertionPoint(op):

@@ -42,38 +42,38 @@ SHARED = 40 << 10  # bytes of shared memory at most, of the 48 KB that need no o
 class SmallKernel:
     """A tile program that may be joined with others.
 
-    cta       threads of its CTAs; the CTAs of a joined kernel have at least as many
-    symbolic  whether it computes with symbolic sizes; if so, its programs come last in a joined kernel
-    grid      its number of programs, at typical sizes
-    seconds   estimated time of a launch: its bytes or its operations at the GPU's peak rates, whichever takes longer
-    alone     the reason why it is never joined, or ""
+    cta        threads of its CTAs; the CTAs of a joined kernel have at least as many
+    symbolic   whether it computes with symbolic sizes; if so, its programs come last in a joined kernel
+    grid       its number of programs, at typical sizes
+    seconds    estimated time of a launch: its bytes or its operations at the GPU's peak rates, whichever takes longer
+    why_alone  the reason why it is never joined, or ""
     """
 
     def __init__(self, function: ir.Operation, gpu: Gpu, lanes: int) -> None:
         self.function, self.gpu = function, gpu
         self.name = name_of(function)
         if "tile.threads" not in function.attributes or "tile.triton" in function.attributes:
-            self.alone = "it is not spread over threads by lamina-distribute"
+            self.why_alone = "it is not spread over threads by lamina-distribute"
             return
         self.symbolic = KERNEL_SIZES in function.attributes
         self.shape = Shape.of(function, lanes)
         self.grid, bytes_, flops = (typical(size_on(function, name)) for name in ("tile.grid", "tile.bytes", "tile.flops"))
         self.cta = self.shape.cta
         self.seconds = max(bytes_ / gpu.bandwidth, flops / gpu.peak("f32"))
-        self.alone = ""
+        self.why_alone = ""
         if self.shape.cluster > 1 or not self.grid:
-            self.alone = "it has clusters or no programs"
+            self.why_alone = "it has clusters or no programs"
         elif self.seconds > SMALL * LAUNCH:
-            self.alone = "it lasts long"
+            self.why_alone = "it lasts long"
 
     @cached_property
     def registers(self) -> int:
         """An estimate of the registers of a thread: BASE, and those of all blocks that are live at once."""
         block = self.function.regions[0].blocks[0]
-        return BASE + _alive(block, self.shape.lanes, self.shape.chunks * self.shape.vec)
+        return BASE + _live_registers(block, self.shape.lanes, self.shape.chunks * self.shape.vec)
 
     @property
-    def packs(self) -> bool:
+    def can_pack(self) -> bool:
         """Whether any number of its programs may share a CTA, because none needs a barrier of the CTA."""
         return self.shape.teams == 1 and (self.shape.threads <= self.shape.warp or not self.size[2])
 
@@ -128,49 +128,49 @@ class LaunchBundle:
             return False
         kernels = {**self.kernels, kernel: self.kernels.get(kernel, 0) + 1}
         cta = max(self.cta, kernel.cta)
-        if len(kernels) > 1 and not self._agree(kernels, cta):
+        if len(kernels) > 1 and not self._costs_no_time(kernels, cta):
             return False
         self.steps.append(step)
         self.buffers |= fresh
         self.kernels, self.cta = kernels, cta
         return True
 
-    def _agree(self, kernels: Mapping[SmallKernel, int], cta: int) -> bool:
+    def _costs_no_time(self, kernels: Mapping[SmallKernel, int], cta: int) -> bool:
         """Returns whether joining the kernels costs no time: all their CTAs run at once, or each kernel has about as many threads
         on an SM as it has alone."""
-        if len(kernels) > KERNELS or not all(k.cta == cta or k.packs for k in kernels):
+        if len(kernels) > KERNELS or not all(k.cta == cta or k.can_pack for k in kernels):
             return False
         ops, shared = (sum(k.size[i] for k in kernels) for i in (0, 1))
         if ops > OPS or shared > SHARED:
             return False
-        most = max(k.registers for k in kernels)
+        registers = max(k.registers for k in kernels)
         threads = sum(k.within(cta).ctas(k.grid * n) for k, n in kernels.items()) * cta
-        if threads <= self.gpu.sm_count * next(iter(kernels)).threads(most, cta):
+        if threads <= self.gpu.sm_count * next(iter(kernels)).threads(registers, cta):
             return True
-        return all(k.threads(k.registers, k.cta) <= LOSS * k.threads(most, cta) for k in kernels)
+        return all(k.threads(k.registers, k.cta) <= LOSS * k.threads(registers, cta) for k in kernels)
 
 
-def _alive(block: ir.Block, lanes: int, each: int) -> int:
+def _live_registers(block: ir.Block, lanes: int, each: int) -> int:
     """Returns the most registers per thread that are live at once in a block of ops. each: elements of a block per thread."""
     ops = ops_in(block)
     last: dict[ir.Value, int] = {}
-    for at, op in enumerate(ops):
-        last.update(dict.fromkeys(read_by(op), at))
+    for position, op in enumerate(ops):
+        last.update(dict.fromkeys(read_by(op), position))
     ends: dict[int, int] = {}
-    alive = most = 0
-    for at, op in enumerate(ops):
-        inner = max((_alive(b, lanes, each) for r in op.regions for b in r.blocks), default=0)
-        made = sum(_registers(r.type, lanes, each) for r in op.results)
+    alive = peak = 0
+    for position, op in enumerate(ops):
+        inner = max((_live_registers(b, lanes, each) for r in op.regions for b in r.blocks), default=0)
+        new = sum(_registers_of(r.type, lanes, each) for r in op.results)
         for r in op.results:
-            end = last.get(r, at)
-            ends[end] = ends.get(end, 0) + _registers(r.type, lanes, each)
-        alive += made
-        most = max(most, alive + inner)
-        alive -= ends.pop(at, 0)
-    return most
+            end = last.get(r, position)
+            ends[end] = ends.get(end, 0) + _registers_of(r.type, lanes, each)
+        alive += new
+        peak = max(peak, alive + inner)
+        alive -= ends.pop(position, 0)
+    return peak
 
 
-def _registers(type_: ir.Type, lanes: int, each: int) -> int:
+def _registers_of(type_: ir.Type, lanes: int, each: int) -> int:
     """Returns the registers per thread of a value; 0 for scalars, which BASE includes."""
     if not isinstance(type_, ir.VectorType):
         return 0

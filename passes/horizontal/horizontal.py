@@ -80,11 +80,11 @@ def _rewrite(
         if len(bundle) == 1:
             order.append(steps[bundle[0]].op)
             continue
-        some = [steps[n] for n in bundle]
-        of = [kernels[ir.FlatSymbolRefAttr(step.op.attributes["kernel"]).value] for step in some]
-        order.append(writer.join(some, of))
-        joined += of
-        for step in some:
+        bundle_steps = [steps[n] for n in bundle]
+        bundle_kernels = [kernels[ir.FlatSymbolRefAttr(step.op.attributes["kernel"]).value] for step in bundle_steps]
+        order.append(writer.join(bundle_steps, bundle_kernels))
+        joined += bundle_kernels
+        for step in bundle_steps:
             step.op.erase()
     _arrange(program.regions[0].blocks[0], order)
     drop_unused(joined, program)

@@ -107,4 +107,4 @@ def _candidate(op: ir.Operation, kernels: Mapping[str, SmallKernel]) -> SmallKer
     if op.name != "plan.launch" or "when" in op.attributes:
         return None
     kernel = kernels.get(ir.FlatSymbolRefAttr(op.attributes["kernel"]).value)  # None: it is not a tile program any more
-    return None if kernel is None or kernel.alone else kernel
+    return None if kernel is None or kernel.why_alone else kernel

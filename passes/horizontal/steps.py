@@ -50,23 +50,23 @@ class PlannedSteps:
         roots: dict[ir.Value, ir.Value] = {}
         steps: list[PlannedStep] = []
         memory: dict[ir.Value, ir.Value] = {}
-        keeps: dict[ir.Value, list[ir.Value]] = {}
+        aliases: dict[ir.Value, list[ir.Value]] = {}
         for op in ops_in(program.regions[0].blocks[0]):
             if op.name == "plan.view":
                 roots[op.result] = roots.get(op.operands[0], op.operands[0])
             elif op.name in STEPS:
                 operands = [roots.get(v, v) for v in op.operands]
-                made = ir.IntegerAttr(op.attributes["n_out"]).value
-                cut = len(operands) - made
-                reads = [b for v in operands[:cut] for b in (v, *keeps.get(v, ()))]
-                steps.append(PlannedStep(op, reads, operands[cut:] + list(op.results)))
+                count = ir.IntegerAttr(op.attributes["n_out"]).value
+                first_output = len(operands) - count
+                reads = [b for v in operands[:first_output] for b in (v, *aliases.get(v, ()))]
+                steps.append(PlannedStep(op, reads, operands[first_output:] + list(op.results)))
                 for i, o in op.attributes.get("inplace", ()):
                     memory[operands[o]] = memory.get(operands[i], operands[i])
                 if op.results and may_alias(ir.StringAttr(op.attributes["callee"]).value):
-                    keeps.update((v, reads) for v in op.results)
-        found = PlannedSteps(program, steps, memory)
-        found._order()
-        return found
+                    aliases.update((v, reads) for v in op.results)
+        planned = PlannedSteps(program, steps, memory)
+        planned._order()
+        return planned
 
     def home(self, buffer: ir.Value) -> ir.Value:
         """Returns the first buffer in the memory of `buffer`."""

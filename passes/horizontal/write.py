@@ -61,10 +61,10 @@ class Writer:
         outs = [v for x in launches for v in x.written]
         buffers = [*ins, *outs]
         read, written = {v: i for i, v in enumerate(ins)}, {v: i for i, v in enumerate(outs, start=len(ins))}
-        at = {x.op: [read[v] for v in x.read] + [written[v] for v in x.written] for x in launches}
+        numbers_of = {x.op: [read[v] for v in x.read] + [written[v] for v in x.written] for x in launches}
         parts: _Parts = {}
         for x in launches:
-            parts.setdefault(x.kernel, []).append(at[x.op])
+            parts.setdefault(x.kernel, []).append(numbers_of[x.op])
         location = fused(x.op.location for x in launches)
         label = _label([ir.StringAttr(x.op.attributes["label"]).value for x in launches])
         key = tuple((k.name, *map(tuple, uses)) for k, uses in parts.items())
@@ -75,7 +75,7 @@ class Writer:
         attributes: dict[str, ir.Attribute] = {
             "kernel": ir.FlatSymbolRefAttr.get(self.made[key]), "n_out": i64(len(outs)), "label": ir.StringAttr.get(label),
         }  # fmt: skip
-        inplace = [(at[x.op][i], at[x.op][o]) for x in launches for i, o in x.op.attributes.get("inplace", ())]
+        inplace = [(numbers_of[x.op][i], numbers_of[x.op][o]) for x in launches for i, o in x.op.attributes.get("inplace", ())]
         if inplace:
             attributes["inplace"] = pairs_attribute(inplace)
         ip = ir.InsertionPoint(launches[0].op)
@@ -170,10 +170,10 @@ def _part(kernel: SmallKernel, cta: int, uses: list[list[ir.Value]], joined: ir.
     copy = kernel.function.clone()
     if kernel.symbolic:
         _renumber_sizes(copy, read_sizes(joined.attributes[KERNEL_SIZES]))
-    kept = {a: copy.attributes[a] for a in copy.attributes if a.startswith("tile.") and a not in _OF_FUNCTIONS}
+    attributes = {a: copy.attributes[a] for a in copy.attributes if a.startswith("tile.") and a not in _OF_FUNCTIONS}
     grid = size_on(kernel.function, "tile.grid") * len(uses)
-    kept |= {"tile.grid": size_attribute(grid), "tile.pack": i64(kernel.within(cta).pack)}
-    part = ir.Operation.create(PART, regions=1, attributes=kept)
+    attributes |= {"tile.grid": size_attribute(grid), "tile.pack": i64(kernel.within(cta).pack)}
+    part = ir.Operation.create(PART, regions=1, attributes=attributes)
     copy.regions[0].blocks[0].append_to(part.regions[0])
     copy.erase()
     block = part.regions[0].blocks[0]
@@ -200,21 +200,21 @@ def _chosen(
             grid = load_size(joined, programs, uses[0][-1])
         else:
             grid = arith.constant(ir.IndexType.get(), programs)
-        which, own = arith.divui(program, grid), arith.remui(program, grid)
-        several = [i for i in range(len(uses[0])) if any(use[i] != uses[0][i] for use in uses)]
+        launch, program_of_launch = arith.divui(program, grid), arith.remui(program, grid)
+        differing = [i for i in range(len(uses[0])) if any(use[i] != uses[0][i] for use in uses)]
         cases = ir.DenseI64ArrayAttr.get(range(len(uses) - 1))
-        types = [uses[0][i].type for i in several]
+        types = [uses[0][i].type for i in differing]
         choice = ir.Operation.create(
-            "scf.index_switch", results=types, operands=[which], attributes={"cases": cases}, regions=len(uses)
+            "scf.index_switch", results=types, operands=[launch], attributes={"cases": cases}, regions=len(uses)
         )
         for region, use in zip(choice.regions, (uses[-1], *uses[:-1]), strict=True):  # the first region is the default
             with ir.InsertionPoint(region.blocks.append()):
-                ir.Operation.create("scf.yield", operands=[use[i] for i in several])
+                ir.Operation.create("scf.yield", operands=[use[i] for i in differing])
     for op in ops:
         if op.name == "tile.program_id":
-            replace_op(op, own)
-    found = dict(zip(several, choice.results, strict=True))
-    return [found.get(i, buffer) for i, buffer in enumerate(uses[0])]
+            replace_op(op, program_of_launch)
+    chosen = dict(zip(differing, choice.results, strict=True))
+    return [chosen.get(i, buffer) for i, buffer in enumerate(uses[0])]
 
 
 def _renumber_sizes(function: ir.Operation, sizes: Sequence[SizeLike]) -> None:

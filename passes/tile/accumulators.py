@@ -21,7 +21,8 @@ _KINDS = {"addf": "add", "addi": "add", "mulf": "mul", "muli": "mul", "ori": "or
 
 
 class Accumulators:
-    """Emits operations on accumulators: scalars or blocks (vectors of `lanes` elements), of the types that `accumulated` gives."""
+    """Emits operations on accumulators: scalars or blocks (vectors of `lanes` elements), of the types that `accumulator_type`
+    returns."""
 
     def __init__(self, b: Blocks, schedule: Schedule) -> None:
         self.b, self.schedule = b, schedule
@@ -144,13 +145,13 @@ def _cast(type_: ir.Type, v: ir.Value) -> ir.Value:
 def _log_sum(a: ir.Value, b: ir.Value, zero: ir.Value) -> ir.Value:
     """Returns log(exp(a) + exp(b)). Equal infinities have no difference."""
 
-    def of(name: str, x: ir.Value) -> ir.Value:
+    def apply(name: str, x: ir.Value) -> ir.Value:
         """Applies a math op to a scalar or a block."""
         return ir.Operation.create(name, results=[x.type], operands=[x]).results[0]
 
     largest, same = arith.maximumf(a, b), arith.cmpf(arith.CmpFPredicate.OEQ, a, b)
     difference = arith.select(same, zero, arith.subf(arith.minimumf(a, b), largest))
-    return arith.addf(largest, of("math.log1p", of("math.exp", difference)))
+    return arith.addf(largest, apply("math.log1p", apply("math.exp", difference)))
 
 
 def accumulator_type(r: Reduce | Scan) -> str:

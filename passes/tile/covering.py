@@ -43,10 +43,10 @@ def blocks_along(
         return loops.loop(axis, first, zero, count, lanes, count, inits, body, single=True)
     if isinstance(exact, int):
         if b.apart and (inner := inner_blocks(loops.space, change, axis, lanes, exact)) is not None:
-            return _apart(loops, axis, first, exact, inner, inits, body)
+            return _with_inner_loop(loops, axis, first, exact, inner, inits, body)
         if b.apart and first == zero and (found := long_regions(axis, loops.space, change, lanes)):
             return _by_regions(loops, axis, found, first, count, inits, body)
-        return _known_number(loops, axis, first, exact, inits, body)
+        return _known_count(loops, axis, first, exact, inits, body)
     if exact is not None and at_most(exact, lanes):
         return loops.loop(axis, first, zero, count, lanes, count, inits, body, single=True)
     regions = regions_along(axis, loops.space, change, schedule.config.rest) if b.apart else []
@@ -55,7 +55,7 @@ def blocks_along(
     return _whole_and_rest(loops, axis, first, zero, count, exact, inits, body)
 
 
-def _known_number(loops: Loops, axis: Axis, first: ir.Value, count: int, inits: list[ir.Value], body: Body) -> list[ir.Value]:
+def _known_count(loops: Loops, axis: Axis, first: ir.Value, count: int, inits: list[ir.Value], body: Body) -> list[ir.Value]:
     """Covers a known number of elements."""
     number, lanes = loops.b.number, loops.schedule.config.lanes
     whole = count // lanes * lanes
@@ -66,21 +66,21 @@ def _known_number(loops: Loops, axis: Axis, first: ir.Value, count: int, inits: 
     return inits
 
 
-def _apart(
+def _with_inner_loop(
     loops: Loops, axis: Axis, first: ir.Value, count: int, inner: Range, inits: list[ir.Value], body: Body
 ) -> list[ir.Value]:
     """Covers `count` elements of an axis, with a loop of its own for the blocks in the range `inner`."""
     b, lanes = loops.b, loops.schedule.config.lanes
     whole = count // lanes * lanes
-    known = b.ranges
+    outer_ranges = b.ranges
     for low, high in ((0, inner[0]), inner, (inner[1], whole)):
         if low < high:
-            b.ranges = {**known, axis: (low, high - 1)}
+            b.ranges = {**outer_ranges, axis: (low, high - 1)}
             inits = loops.loop(axis, first, b.number(low), b.number(high), lanes, None, inits, body, single=high - low == lanes)
     if whole < count:
-        b.ranges = {**known, axis: (whole, count - 1)}
+        b.ranges = {**outer_ranges, axis: (whole, count - 1)}
         inits = loops.loop(axis, first, b.number(whole), b.number(count), lanes, count - whole, inits, body, single=True)
-    b.ranges = known
+    b.ranges = outer_ranges
     return inits
 
 
@@ -89,25 +89,25 @@ def _by_regions(
 ) -> list[ir.Value]:
     """Runs `body` for `count` elements of an axis from `first` on, with loops for each region, in which its bounds are decided."""
     b = loops.b
-    known, decided, stream_bytes = b.known, b.decided, b.stream_bytes
+    outer_known, decided, stream_bytes = b.known, b.decided, b.stream_bytes
     b.stream_bytes = 0  # regions begin in the middle of cache lines
-    ends = [_from(b, region.begin, first, count) for region in regions] + [count]
+    ends = [_elements_before(b, region.begin, first, count) for region in regions] + [count]
     for region, low, high in zip(regions, ends[:-1], ends[1:], strict=True):
-        b.known, b.decided = conjunction(known, region.holds), {**decided, **region.decided}
+        b.known, b.decided = conjunction(outer_known, region.holds), {**decided, **region.decided}
         if at_most(region.end - region.begin, narrow_lanes(loops.schedule)):
             inits = _rest(loops, axis, first, low, high, inits, body, short=True)
         else:
             inits = _whole_and_rest(loops, axis, first, low, high, None, inits, body)
-    b.known, b.decided, b.stream_bytes = known, decided, stream_bytes
+    b.known, b.decided, b.stream_bytes = outer_known, decided, stream_bytes
     return inits
 
 
-def _from(b: Blocks, place: SizeLike, first: ir.Value, count: ir.Value) -> ir.Value:
+def _elements_before(b: Blocks, place: SizeLike, first: ir.Value, count: ir.Value) -> ir.Value:
     """Returns the number of a program's elements in front of a place of the axis."""
-    zero, at = b.number(0), b.number(place)
+    zero, position = b.number(0), b.number(place)
     if first == zero:
-        return at
-    return b.hoisted(lambda: arith.minsi(arith.maxsi(arith.subi(at, first), zero), count), first, count)
+        return position
+    return b.hoisted(lambda: arith.minsi(arith.maxsi(arith.subi(position, first), zero), count), first, count)
 
 
 def _whole_and_rest(
@@ -166,8 +166,8 @@ def narrow_rest(
         return body(carried)
 
     with b.point():
-        left = arith.cmpi(arith.CmpIPredicate.slt, low, high)
-    return b.when(left, parts, block)
+        has_rest = arith.cmpi(arith.CmpIPredicate.slt, low, high)
+    return b.when(has_rest, parts, block)
 
 
 def _whole(b: Blocks, low: ir.Value, high: ir.Value, exact: SizeLike | None, lanes: int) -> ir.Value:
@@ -177,8 +177,8 @@ def _whole(b: Blocks, low: ir.Value, high: ir.Value, exact: SizeLike | None, lan
 
     def end() -> ir.Value:
         """Computes it."""
-        left = high if low == b.number(0) else arith.subi(high, low)
-        return arith.subi(high, arith.remui(left, b.number(lanes)))
+        count = high if low == b.number(0) else arith.subi(high, low)
+        return arith.subi(high, arith.remui(count, b.number(lanes)))
 
     return b.hoisted(end, low, high)
 

@@ -74,13 +74,13 @@ class Loops:
         axes = self.schedule.grid_axes
         with b.point(0):
             places = b.digits(program, [-(-a.extent // chunk) for a, chunk in axes])
-            for (a, chunk), at in zip(reversed(axes), places, strict=False):
+            for (a, chunk), position in zip(reversed(axes), places, strict=False):
                 if a not in self.schedule.outer:
-                    first = arith.muli(at, b.number(chunk))
+                    first = arith.muli(position, b.number(chunk))
                     left = arith.subi(b.number(a.extent), first)
                     chunks[a] = first, arith.minui(left, b.number(chunk)) if a.extent % chunk else b.number(chunk)
                 else:
-                    b.bind(a, at)
+                    b.bind(a, position)
         return chunks
 
     def _rows(self, axes: list[Axis], chunks: dict[Axis, tuple[ir.Value, ir.Value]]) -> list[ir.Value]:

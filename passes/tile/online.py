@@ -45,8 +45,8 @@ def reuse_exponentials(
         if e is power:
             memo[e] = arith.mulf(powers, _lanes(scale, powers.type))
         elif isinstance(e, Apply) and e.op == "arith.divf" and e.operands == (power, pair[1]):
-            one = arith.constant(sum_.type, 1.0)
-            inverse = arith.divf(one, sum_)
+            unit = arith.constant(sum_.type, 1.0)
+            inverse = arith.divf(unit, sum_)
             factor = arith.mulf(scale, _wide(inverse, scale.type))
             memo[e] = arith.mulf(powers, _lanes(factor, powers.type))
 

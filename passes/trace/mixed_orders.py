@@ -52,7 +52,7 @@ def orders_of(ops: Sequence[ir.Operation], read: Read) -> Orders:
     of two orders, one is stored in the order of the other: in that of memory that is not row-major (an image with channels
     last), else in the one nearest to row-major. What is stored is the computed value behind the operand, in its narrowest type,
     if that is not in memory yet; else the result. What is gathered lies as its source does. The source of a gather in front of a
-    library call that takes channels last is stored channels last (see gathered).
+    library call that takes channels last is stored channels last (see gather_sources).
 
     ops         in program order
     """

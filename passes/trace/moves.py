@@ -123,7 +123,7 @@ def trace_concat(t: "Tracer", op: ir.Operation, index: Index, guard: Guard) -> E
 
 
 def is_stored(op: ir.Operation) -> bool:
-    """Returns whether an op says by itself where a kernel stores what it computes (see `stored`)."""
+    """Returns whether an op says by itself where a kernel stores what it computes (see `trace_stored`)."""
     return op.name == SCATTER or is_pair(op)
 
 

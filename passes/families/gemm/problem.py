@@ -30,7 +30,7 @@ class GemmProblem:
     """Calls that are decided on together: a product or convolution, or products with one left operand that a group reads.
 
     group   the epilogue: the only user of the calls' results, if that is a group
-    before  the prologue: ops that only compute operands of the calls, to be fused into the kernel (see prologues.feeding)
+    before  the prologue: ops that only compute operands of the calls, to be fused into the kernel (see prologues.prologue_of)
     """
 
     ops: tuple[ir.Operation, ...]

@@ -46,7 +46,7 @@ def load(b: "Blocks", e: Load) -> ir.Value:
     if len(b.sides) > 1:
         return b.from_memory(tiles.read(b, e, tiles.sides_of(b, e)), dtype)
     if b.is_block(e):
-        return b.from_memory(_block(b, e, memory), dtype)
+        return b.from_memory(_load_block(b, e, memory), dtype)
     at = b.index(e.at)
     bounds.check(b, e, False)
     if not e.guard:
@@ -56,7 +56,7 @@ def load(b: "Blocks", e: Load) -> ir.Value:
     return arith.select(inside, out, b.constant(0, out.type))
 
 
-def _block(b: "Blocks", e: Load, flat: ir.Value) -> ir.Value:
+def _load_block(b: "Blocks", e: Load, flat: ir.Value) -> ir.Value:
     """Loads a block of rank 1 as memory holds it."""
     at = b.merged.index(e.at)
     if e in b.transposed:
@@ -71,25 +71,25 @@ def _block(b: "Blocks", e: Load, flat: ir.Value) -> ir.Value:
     bounds.check(b, e, True)
     if guard := bounds.undecided_bounds(b, e.guard):
         inside = b.condition(guard, True)
-        mask = inside if mask is None else _both(b, mask, inside)
+        mask = inside if mask is None else _intersection(b, mask, inside)
     if e in b.ahead and is_contiguous(b, at):
-        _fetch(b, flat, b.index(e.at), b.ahead[e])
+        _prefetch(b, flat, b.index(e.at), b.ahead[e])
     return read(b, flat, at, mask)
 
 
-def _both(b: "Blocks", mask: ir.Value, other: ir.Value) -> ir.Value:
+def _intersection(b: "Blocks", mask: ir.Value, other: ir.Value) -> ir.Value:
     """Returns the lanes of two masks: one mask, where each is of the first lanes."""
     counts = [v.owner.operands[0] for v in (mask, other) if v.owner.name == "vector.create_mask"]
     return bounds.guard_before(b, arith.minsi(*counts)) if len(counts) == 2 else arith.andi(mask, other)
 
 
-def _fetch(b: "Blocks", flat: ir.Value, at: ir.Value, distance: int) -> None:
+def _prefetch(b: "Blocks", flat: ir.Value, first: ir.Value, distance: int) -> None:
     """Prefetches the cache lines `distance` elements after a block; at the end of memory, the last line again."""
     type_ = ir.MemRefType(flat.type)
     line = LINE * 8 // type_.element_type.width
     for i in range(0, b.lanes, line):
-        to = arith.minui(arith.addi(at, b.number(distance + i)), b.number(b.sizes.spans[flat] - 1))
-        memref.prefetch(flat, [to], False, 2, True)
+        address = arith.minui(arith.addi(first, b.number(distance + i)), b.number(b.sizes.spans[flat] - 1))
+        memref.prefetch(flat, [address], False, 2, True)
 
 
 def store(b: "Blocks", value: ir.Value, memory: ir.Value, at: Affine) -> None:
@@ -148,20 +148,20 @@ def _combine(b: "Blocks", value: ir.Value, memory: ir.Value, e: Scatter) -> None
     """Combines a value with what memory holds, where its index is within bounds: a block lane by lane, a scalar as the only one."""
     wide = isinstance(value.type, ir.VectorType)
     at = b.merged.index(e.at)
-    apart = [bound for bound in e.guard if wide and b.varies(bound.at)]
-    bounds.check(b, e, bool(apart))
+    varying_bounds = [bound for bound in e.guard if wide and b.varies(bound.at)]
+    bounds.check(b, e, bool(varying_bounds))
 
     def combine() -> None:
         """Emits the tile.scatter of the lanes inside."""
         mask = b.stack[-1].mask if wide else b.mask_before(b.number(1))
-        if apart:
+        if varying_bounds:
             inside = b.condition(e.guard, True)
             mask = inside if mask is None else arith.andi(mask, inside)
         where = b.lane_index(at) if wide else b.widen(b.index(at))
         operands = [b.widen(value), memory, where, _mask(b, mask)]
         ir.Operation.create("tile.scatter", operands=operands, attributes={COMBINE: ir.StringAttr.get(e.combine)})
 
-    if not e.guard or apart:
+    if not e.guard or varying_bounds:
         combine()
         return
     mask = b.stack[-1].mask
@@ -199,9 +199,9 @@ def read(b: "Blocks", flat: ir.Value, at: Affine, mask: ir.Value | None) -> ir.V
         )  # fmt: skip
     if (part := interleaved.read(b, flat, at, mask)) is not None:
         return part
-    if runs := _runs(b, at):
-        attributes = {"along": i64(at.coefficient(b.vector)), **_attributes(runs)}
-        operands = [flat, *_places(b, at, mask)]
+    if runs := _jumps_at(b, at):
+        attributes = {"along": i64(at.coefficient(b.vector)), **_run_attributes(runs)}
+        operands = [flat, *_run_operands(b, at, mask)]
         return ir.Operation.create("tile.read_runs", results=[type_], operands=operands, attributes=attributes).results[0]
     operands = [flat, b.lane_index(at), _mask(b, mask), b.splat(0, stored)]
     return ir.Operation.create("tile.gather", results=[type_], operands=operands).results[0]
@@ -211,8 +211,10 @@ def write(b: "Blocks", value: ir.Value, flat: ir.Value, at: Affine) -> None:
     """Stores a block to `flat` at the index `at` over merged axes, under the mask of the innermost scope: lanes that are neither
     contiguous nor in runs one by one."""
     mask = b.stack[-1].mask
-    if runs := _runs(b, at):
-        ir.Operation.create("tile.write_runs", operands=[value, flat, *_places(b, at, mask)], attributes=_attributes(runs))
+    if runs := _jumps_at(b, at):
+        ir.Operation.create(
+            "tile.write_runs", operands=[value, flat, *_run_operands(b, at, mask)], attributes=_run_attributes(runs)
+        )
         return
     if b.vector is not None and not is_contiguous(b, at):
         ir.Operation.create("tile.scatter", operands=[value, flat, b.lane_index(at), _mask(b, mask)])
@@ -231,7 +233,7 @@ def save_block(b: "Blocks", value: ir.Value, flat: ir.Value, at: Affine) -> None
 
 
 def saved_block(b: "Blocks", flat: ir.Value, at: Affine) -> ir.Value:
-    """Loads a block that `keep` has stored."""
+    """Loads a block that `save_block` has stored."""
     mask = b.stack[-1].mask
     if at.coefficient(b.vector):
         return read(b, flat, at, mask)
@@ -258,7 +260,7 @@ def _start(b: "Blocks", flat: ir.Value, at: Affine) -> ir.Value:
     return first
 
 
-def _runs(b: "Blocks", at: Affine) -> Runs | None:
+def _jumps_at(b: "Blocks", at: Affine) -> Runs | None:
     """Returns the jumps of an index over the lanes of a block; None if it has none, or terms of another kind that vary by
     lane, or if the target takes lanes one by one."""
     if not b.runs or b.vector is None or at.coefficient(b.vector) not in (0, 1):
@@ -270,7 +272,7 @@ def _runs(b: "Blocks", at: Affine) -> Runs | None:
     return None if is_symbolic((*runs, *runs.values())) else runs
 
 
-def _places(b: "Blocks", at: Affine, mask: ir.Value | None) -> list[ir.Value]:
+def _run_operands(b: "Blocks", at: Affine, mask: ir.Value | None) -> list[ir.Value]:
     assert b.vector is not None
     return [b.index(at), b.bound[b.vector][1], _mask(b, mask)]
 
@@ -279,6 +281,6 @@ def _mask(b: "Blocks", mask: ir.Value | None) -> ir.Value:
     return b.true(True) if mask is None else mask
 
 
-def _attributes(runs: Runs) -> dict[str, ir.Attribute]:
+def _run_attributes(runs: Runs) -> dict[str, ir.Attribute]:
     lengths, jumps = ([i64(n) for n in numbers] for numbers in (runs, runs.values()))
     return {"lengths": ir.ArrayAttr.get(lengths), "jumps": ir.ArrayAttr.get(jumps)}

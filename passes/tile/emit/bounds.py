@@ -28,15 +28,15 @@ _OF_ZERO = ("arith.extf", "arith.truncf", "arith.negf", "math.absf")  # ops that
 
 def condition(b: "Blocks", guard: Guard, wide: bool) -> ir.Value:
     """Emits whether every bound of a guard holds: one i1, or one per lane when `wide`."""
-    out = None
+    holds = None
     for bound in guard:
         if (not bound.message and bound.implied_by(b.known)) or _holds(b, bound):
             continue
-        both = (_first_lanes(b, bound) or _lanes(b, bound)) if wide else None
-        if both is None:
-            both = _compared(b, bound, wide)
-        out = both if out is None else arith.andi(out, both)
-    return b.true(wide) if out is None else out
+        lane_mask = (_first_lanes(b, bound) or _lanes(b, bound)) if wide else None
+        if lane_mask is None:
+            lane_mask = _compared(b, bound, wide)
+        holds = lane_mask if holds is None else arith.andi(holds, lane_mask)
+    return b.true(wide) if holds is None else holds
 
 
 def check(b: "Blocks", e: Load | InBounds | Scatter, wide: bool) -> None:
@@ -142,8 +142,8 @@ def _lanes(b: "Blocks", bound: Bound) -> ir.Value | None:
     if not b.apart or at.opaque or is_symbolic(step) or step == 0:
         return None
     low, high = index_range(at, b.ranges)
-    apart, open_ = abs(step), is_symbolic((low, high, bound.low, bound.high))
-    if not open_ and max(abs(low), abs(high)) + apart * b.lanes >= _NARROW:
+    distance, open_ = abs(step), is_symbolic((low, high, bound.low, bound.high))
+    if not open_ and max(abs(low), abs(high)) + distance * b.lanes >= _NARROW:
         return None
     depth = max((b.bound[a][0] for a, _ in at.terms), default=0)
 
@@ -151,8 +151,8 @@ def _lanes(b: "Blocks", bound: Bound) -> ir.Value | None:
         """Emits the mask of the first lanes, those with an index less than `limit`; if the index falls, those with at least
         `limit`. Masks count in 32 bits, so a count that may need more is clamped to the number of lanes."""
         index = b.index(bound.at)
-        to = arith.subi(b.number(limit + apart - 1), index) if step > 0 else arith.subi(index, b.number(limit - apart))
-        count = arith.divui(arith.maxsi(to, b.number(0)), b.number(apart)) if apart > 1 else to
+        to = arith.subi(b.number(limit + distance - 1), index) if step > 0 else arith.subi(index, b.number(limit - distance))
+        count = arith.divui(arith.maxsi(to, b.number(0)), b.number(distance)) if distance > 1 else to
         return b.mask_before(arith.minsi(arith.maxsi(count, b.number(0)), b.number(b.lanes)) if open_ else count)
 
     def made() -> ir.Value:

@@ -45,12 +45,12 @@ class Dot:
                     if p.stacked and p.stacked[i]:
                         self._store_over_rows(result, self.results[i])
                     elif p.summed[i]:
-                        here = self._moments(b.block(result.expr), centered=p.centered[i])
-                        rows[i] = here.joined(rows[i]) if i in rows else here
+                        block_moments = self._moments(b.block(result.expr), centered=p.centered[i])
+                        rows[i] = block_moments.joined(rows[i]) if i in rows else block_moments
                     else:
                         b.store(result.expr, self.results[i], result.dtype, result.at)
-        for i, found in rows.items():
-            value = found.sum if found.squares is None else found.squares
+        for i, moments in rows.items():
+            value = moments.sum if moments.squares is None else moments.squares
             self._store_sums(p.results[i], value, self.results[i])
 
     def _part(self, total: ir.Value, part: int) -> ir.Value:
@@ -82,14 +82,14 @@ class Dot:
         count = constant(float(n.size))
         if n.cut:
             zero = b.number(0)
-            left = arith.maxsi(arith.minsi(arith.subi(b.number(n.extent), b.start(n.axis)), b.number(n.size)), zero)
-            count = arith.sitofp(ir.F32Type.get(), arith.index_cast(ir.IntegerType.get_signless(32), left))
+            columns_left = arith.maxsi(arith.minsi(arith.subi(b.number(n.extent), b.start(n.axis)), b.number(n.size)), zero)
+            count = arith.sitofp(ir.F32Type.get(), arith.index_cast(ir.IntegerType.get_signless(32), columns_left))
             count = vector.broadcast(constant(0.0).type, count)
         mean = broadcast_binary(arith.divf, total, arith.maximumf(count, constant(1.0)))
-        away = broadcast_binary(arith.subf, value, mean)
+        distances = broadcast_binary(arith.subf, value, mean)
         if n.cut:
-            away = tiles.zero_past(b, away, 1)
-        return RowMoments(total, along_rows(arith.mulf(away, away)), count)
+            distances = tiles.zero_past(b, distances, 1)
+        return RowMoments(total, along_rows(arith.mulf(distances, distances)), count)
 
     def _store_sums(self, result: Result, value: ir.Value, memory: ir.Value) -> None:
         """Stores a value per row in one column of a [rows, column blocks] array of f32, which is contiguous in the order of the
@@ -111,10 +111,10 @@ class Dot:
         rest = program
         if p.batch:
             tiles_each = b.number(down * across)
-            rest, left = arith.remui(program, tiles_each), arith.divui(program, tiles_each)
+            rest, batch_rest = arith.remui(program, tiles_each), arith.divui(program, tiles_each)
             for axis in reversed(p.batch):
-                b.bind(axis, arith.remui(left, b.number(axis.extent)))
-                left = arith.divui(left, b.number(axis.extent))
+                b.bind(axis, arith.remui(batch_rest, b.number(axis.extent)))
+                batch_rest = arith.divui(batch_rest, b.number(axis.extent))
         if down == 1 or across == 1 or c.group == 1:
             wide = b.number(across)
             i, j = arith.divui(rest, wide), arith.remui(rest, wide)
@@ -126,8 +126,8 @@ class Dot:
             within = arith.remui(rest, width)
             i, j = arith.addi(first, arith.remui(within, rows)), arith.divui(within, rows)
         self.row, self.column = i, j
-        for side, at, size in ((p.m, i, c.m), (p.n, j, c.n)):
-            start = arith.muli(at, b.number(size))
+        for side, position, size in ((p.m, i, c.m), (p.n, j, c.n)):
+            start = arith.muli(position, b.number(size))
             if side is not None:
                 b.bind(side, start)
 
@@ -137,24 +137,24 @@ class Dot:
         m, n, k = Side(p.m, c.m, c.m), Side(p.n, c.n, c.n), Side(p.inner, c.k, c.k)
         zero = filled([c.m, c.n], 0.0, ir.F32Type.get())
 
-        def body(at: ir.Value, sums: list[ir.Value]) -> list[ir.Value]:
+        def body(k_start: ir.Value, sums: list[ir.Value]) -> list[ir.Value]:
             """Multiplies one block of the inner dimension."""
-            left = self._factor(p.a, (m, k), at)
+            left = self._factor(p.a, (m, k), k_start)
             return [
-                vector.contract(zero.type, left, self._factor(e, (k, n), at), acc, *_rows_by_columns())
+                vector.contract(zero.type, left, self._factor(e, (k, n), k_start), acc, *_rows_by_columns())
                 for e, acc in zip(p.bs, sums, strict=True)
             ]
 
         return b.loop(b.number(0), b.number(k.extent), c.k, [zero] * len(p.products), body)
 
-    def _factor(self, e: Expr, sides: tuple[Side, Side], at: ir.Value) -> ir.Value:
-        """Returns an operand's block at the position `at` of the K loop: loaded as it is, or computed, rounded, and zero past the
+    def _factor(self, e: Expr, sides: tuple[Side, Side], k_start: ir.Value) -> ir.Value:
+        """Returns an operand's block at `k_start` of the K loop: loaded as it is, or computed, rounded, and zero past the
         end. What does not vary along K is emitted in front of the loop."""
         b, p = self.b, self.product
         b.sides = sides
         with b.scope(b.stack[-1].block), b.point():
             if p.inner is not None:
-                b.bind(p.inner, at)
+                b.bind(p.inner, k_start)
             if isinstance(e, Load) and b.memory[e.tensor][1] == ("f32" if p.factors == "tf32" else p.factors):
                 return tiles.read(b, e, sides)
             narrow, value = shape_of(b.value(e)), b.block(e)

@@ -30,13 +30,13 @@ def read(b: "Blocks", memory: ir.Value, e: Load, sides: Sequence[Side]) -> ir.Va
     """Loads a tile element by element; those out of bounds are 0."""
     stored, shape = ir.MemRefType(memory.type).element_type, tuple(side.size for side in sides)
     view = _flat(b, memory)
-    where, mask = _places(b, e.at, e.guard, sides)
+    where, mask = _offsets_and_mask(b, e.at, e.guard, sides)
     return vector.gather(ir.VectorType.get(shape, stored), view, [b.number(0)], where, mask, filled(shape, 0, stored))
 
 
 def write(b: "Blocks", value: ir.Value, memory: ir.Value, at: Affine) -> None:
     """Stores a tile element by element."""
-    where, mask = _places(b, at, (), b.sides)
+    where, mask = _offsets_and_mask(b, at, (), b.sides)
     vector.scatter(None, _flat(b, memory), [b.number(0)], where, mask, value)
 
 
@@ -48,7 +48,7 @@ def _flat(b: "Blocks", memory: ir.Value) -> ir.Value:
         return b.sizes.flat(memory)
 
 
-def _places(b: "Blocks", at: Affine, guard: Guard, along: Sequence[Side]) -> tuple[ir.Value, ir.Value]:
+def _offsets_and_mask(b: "Blocks", at: Affine, guard: Guard, along: Sequence[Side]) -> tuple[ir.Value, ir.Value]:
     """Returns the offsets of a tile's elements, and the mask of those in bounds."""
     sides = [(d, side) for d, side in enumerate(along) if side.axis is not None]
     shape = [side.size for side in along]
@@ -56,23 +56,23 @@ def _places(b: "Blocks", at: Affine, guard: Guard, along: Sequence[Side]) -> tup
         if side.axis is not None and b.bound[side.axis][0] < len(b.stack) - 1:  # in front of the loop
             for index in (at, *(bound.at for bound in guard)):
                 _along(b, index, d, side)
-            _within(b, d, side)
-    masks = [m for d, side in sides if (m := _within(b, d, side)) is not None]
+            _inside_axis(b, d, side)
+    masks = [m for d, side in sides if (m := _inside_axis(b, d, side)) is not None]
     for bound in guard:
         masks += _bounded(b, bound, sides)
     mask = _folded(arith.andi, masks)
     if mask is None:
         mask = b.splat(1, ir.IntegerType.get_signless(1), (1, 1))
-    return broadcast(_total(b, at, sides), shape), broadcast(mask, shape)
+    return broadcast(_offsets(b, at, sides), shape), broadcast(mask, shape)
 
 
 def _bounded(b: "Blocks", bound: Bound, sides: Sides) -> list[ir.Value]:
     """Emits a bound as up to two comparisons: those that can fail."""
-    value = _total(b, bound.at, sides)
+    value = _offsets(b, bound.at, sides)
     return bounds.comparisons(bound, value, lambda n: broadcast(_number(b, n), shape_of(value)), bound.at.bounds())
 
 
-def _total(b: "Blocks", at: Affine, sides: Sides) -> ir.Value:
+def _offsets(b: "Blocks", at: Affine, sides: Sides) -> ir.Value:
     """Returns an index for each element of a tile."""
 
     def terms() -> Iterator[ir.Value]:
@@ -99,48 +99,48 @@ def _along(b: "Blocks", at: Affine, d: int, side: Side) -> ir.Value | None:
     assert side.axis is not None
     steps = {x: step for x in b.merged.parts(side.axis) if (step := at.coefficient(x))}
 
-    def made() -> ir.Value | None:
+    def offsets() -> ir.Value | None:
         """Computes the terms along one dimension."""
-        at = _positions(b, d, side)
-        terms = (at[x] if n == 1 else broadcast_binary(arith.muli, at[x], _number(b, n)) for x, n in steps.items())
+        positions = _positions(b, d, side)
+        terms = (positions[x] if n == 1 else broadcast_binary(arith.muli, positions[x], _number(b, n)) for x, n in steps.items())
         return _folded(arith.addi, terms)
 
-    return b.memoized(("along", at, d, side), b.bound[side.axis][0], made) if steps else None
+    return b.memoized(("along", at, d, side), b.bound[side.axis][0], offsets) if steps else None
 
 
 def _positions(b: "Blocks", d: int, side: Side) -> dict[Axis, ir.Value]:
     """Returns the positions of a tile's lanes along each part of the side's axis."""
     assert side.axis is not None
     depth, start = b.bound[side.axis]
-    parts, found = b.merged.parts(side.axis), b.stack[depth].memo
-    if (parts[0], d, side) not in found:
-        left, last = parts, parts[-1].extent
+    parts, memo = b.merged.parts(side.axis), b.stack[depth].memo
+    if (parts[0], d, side) not in memo:
+        remaining, last = parts, parts[-1].extent
         if len(parts) > 1 and last % side.size == 0:
-            many = arith.divui(start, b.number(last))
-            found[parts[-1], d, side] = _lanes(d, side, _remainder(start, many, b.number(last)))
-            rest, left = _tile(many), parts[:-1]
+            quotient = arith.divui(start, b.number(last))
+            memo[parts[-1], d, side] = _lanes(d, side, _remainder(start, quotient, b.number(last)))
+            rest, remaining = _tile(quotient), parts[:-1]
         else:
             rest = _lanes(d, side, start)
-        for x in reversed(left[1:]):
+        for x in reversed(remaining[1:]):
             numbers, divisor = rest, broadcast(_number(b, x.extent), shape_of(rest))
             rest = arith.divui(numbers, divisor)
-            found[x, d, side] = _remainder(numbers, rest, divisor)
-        found[parts[0], d, side] = rest
-    return {x: found[x, d, side] for x in parts}
+            memo[x, d, side] = _remainder(numbers, rest, divisor)
+        memo[parts[0], d, side] = rest
+    return {x: memo[x, d, side] for x in parts}
 
 
-def _within(b: "Blocks", d: int, side: Side) -> ir.Value | None:
+def _inside_axis(b: "Blocks", d: int, side: Side) -> ir.Value | None:
     """Returns the mask of a side's lanes before the end of its axis; None if all are."""
     if not side.cut or side.axis is None:
         return None
     depth, start = b.bound[side.axis]
 
-    def made() -> ir.Value:
+    def mask() -> ir.Value:
         """Compares the lanes with the side's extent."""
         lanes = _lanes(d, side, start)
         return broadcast_binary(partial(arith.cmpi, arith.CmpIPredicate.slt), lanes, _number(b, side.extent))
 
-    return b.memoized(("within", d, side), depth, made)
+    return b.memoized(("within", d, side), depth, mask)
 
 
 def _lanes(d: int, side: Side, start: ir.Value) -> ir.Value:
@@ -153,10 +153,10 @@ def _lanes(d: int, side: Side, start: ir.Value) -> ir.Value:
     return broadcast_binary(arith.addi, _tile(start), lanes)
 
 
-def _remainder(whole: ir.Value, many: ir.Value, by: ir.Value) -> ir.Value:
-    """Computes the remainder of `whole` divided by `by`, whose quotient is `many`. With a remainder op Triton forgets what the
+def _remainder(dividend: ir.Value, quotient: ir.Value, divisor: ir.Value) -> ir.Value:
+    """Computes the remainder of `dividend` divided by `divisor` from their quotient. With a remainder op Triton forgets what the
     indices are multiples of, and loads elements one by one."""
-    return arith.subi(whole, arith.muli(many, by))
+    return arith.subi(dividend, arith.muli(quotient, divisor))
 
 
 def _tile(number: ir.Value) -> ir.Value:

@@ -28,15 +28,15 @@ def of_pairs(b: "Blocks", mask: ir.Value | None) -> ir.Value | None:
 def read(b: "Blocks", flat: ir.Value, at: Affine, mask: ir.Value | None) -> ir.Value | None:
     """Loads every second element of memory. None if the distance of the elements is not 2, where none are to be read between them,
     and where memory does not consist of pairs at even places and only some lanes are wanted."""
-    apart = at.coefficient(b.vector) == 2 and all(isinstance(t, Axis) or not b.is_block(t) for t, _ in at.terms)
-    if not apart or not b.pairs:
+    is_strided = at.coefficient(b.vector) == 2 and all(isinstance(t, Axis) or not b.is_block(t) for t, _ in at.terms)
+    if not is_strided or not b.pairs:
         return None
     steps = [c for t, c in at.terms if t is not b.vector]
     span = b.sizes.spans.get(flat, 1)  # memory of the program's own is not known here
     if not isinstance(at.constant, int) or any(c % 2 for c in (*steps, span)):
         return _between(b, flat, at, mask) if mask is None or mask.owner.name == "vector.broadcast" else None
     odd, stored = at.constant % 2, ir.MemRefType(flat.type).element_type
-    whole = at + -odd
+    pair_start = at + -odd
     depth = max((b.bound[t][0] if isinstance(t, Axis) else b.depth(t) for t, _ in at.terms), default=0)
 
     def both() -> ir.Value:
@@ -44,10 +44,10 @@ def read(b: "Blocks", flat: ir.Value, at: Affine, mask: ir.Value | None) -> ir.V
         identity, pad = ir.AffineMap.get_identity(1), b.constant(0, stored)
         type_ = ir.VectorType.get([2 * b.lanes], stored)
         return vector.transfer_read(
-            type_, flat, [b.index(whole)], identity, pad, mask=of_pairs(b, mask), in_bounds=bool_array([True])
+            type_, flat, [b.index(pair_start)], identity, pad, mask=of_pairs(b, mask), in_bounds=bool_array([True])
         )
 
-    pairs = b.memoized(("pairs", flat, whole, mask), depth, both)
+    pairs = b.memoized(("pairs", flat, pair_start, mask), depth, both)
     return vector.shuffle(pairs, pairs, [2 * i + odd for i in range(b.lanes)])
 
 

@@ -29,13 +29,13 @@ def store_in_parts(b: "Blocks", lanes: int, e: Expr, store: Callable[[], None]) 
     bound, yes, no = choice
     low, high = _range(bound, b.known)
 
-    def decided(value: Expr, known: tuple[int, int]) -> None:
+    def decided(value: Expr, index_range: tuple[int, int]) -> None:
         """Stores what is left where the condition is decided."""
-        before = b.known
-        b.decided[select], b.known = value, conjunction(before, (Bound(bound.at, *known),))
+        outer_known = b.known
+        b.decided[select], b.known = value, conjunction(outer_known, (Bound(bound.at, *index_range),))
         store_in_parts(b, lanes, e, store)
         del b.decided[select]
-        b.known = before
+        b.known = outer_known
 
     if bound.low <= low and high <= bound.high:
         decided(yes, (low, high))
@@ -49,19 +49,19 @@ def store_in_parts(b: "Blocks", lanes: int, e: Expr, store: Callable[[], None]) 
     outside = (bound.high, high) if bound.low <= low else (low, bound.low) if high <= bound.high else (low, high)
     within = max(low, bound.low), min(high, bound.high)
 
-    def part(value: Expr, known: tuple[int, int]) -> None:
+    def part(value: Expr, index_range: tuple[int, int]) -> None:
         """Emits one branch, with all of its values computed again."""
         with b.anew():
-            decided(value, known)
+            decided(value, index_range)
 
     b.branch(inside, partial(part, yes, within), partial(part, no, outside))
 
 
 def _range(bound: Bound, known: Guard) -> tuple[int, int]:
     """Returns the values that the index of a bound is known to have: at least, and less than."""
-    least, most = bound.at.bounds()
+    first, last = bound.at.bounds()
     alike = [(k, bound.at.constant - k.at.constant) for k in known if k.at.terms == bound.at.terms]
-    return max([least, *(k.low + c for k, c in alike)]), min([most + 1, *(k.high + c for k, c in alike)])
+    return max([first, *(k.low + c for k, c in alike)]), min([last + 1, *(k.high + c for k, c in alike)])
 
 
 def _fits(b: "Blocks", lanes: int, e: Expr) -> bool:

@@ -108,7 +108,7 @@ def symbol_name(size: SizeLike) -> str | None:
 
 
 def _value(size: Size, value_of: Callable[[SizeSymbol], Any], ops: "Mapping[str, Callable[[Any, Any], Any]] | None" = None) -> Any:
-    """Computes a size, see `computed`; in integers without `ops`."""
+    """Computes a size, see `compute_with`; in integers without `ops`."""
 
     def factor(f: Factor) -> Any:
         """Evaluates a symbol or an opaque operation."""

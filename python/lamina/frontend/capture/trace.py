@@ -7,7 +7,7 @@ functional, decomposed graph without gradients.
 import dataclasses
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -16,7 +16,6 @@ from torch import Tensor, fx, nn
 from torch._C._functorch import is_functorch_wrapped_tensor
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
-from torch.fx._lazy_graph_module import _use_lazy_graph_module
 
 from lamina.core.errors import CompileError
 from lamina.core.target import Target
@@ -268,11 +267,6 @@ def _restore_aliases(gm: fx.GraphModule, program: ExportedProgram, names: dict[s
     output.args = (tuple(outputs),)
     gm.graph.eliminate_dead_code()
     gm.recompile()
-
-
-def _without_code() -> AbstractContextManager[None]:
-    """Leaves out the Python code of graphs, a tenth of a capture: it is made if somebody runs or prints one."""
-    return _use_lazy_graph_module(True)
 
 
 @contextmanager
