@@ -13,7 +13,7 @@ from lamina.core.errors import CompileError
 from lamina.core.options import Options
 from lamina.core.target import Target
 from lamina.report.amounts import counted
-from lamina.report.choices import default, table
+from lamina.report.choices import table, untuned_note
 from lamina.report.plain import wide_console
 from lamina.tune.choice import TunedChoice
 from lamina.tune.store.store import Store
@@ -76,7 +76,7 @@ def _work(args: argparse.Namespace) -> None:
         raise
     if not built.choices:
         nothing = "the model has no hot ops (such as matrix products) and no large softmax, norm or loss"
-        print(f"nothing to tune: {default(built.program, options.tune) or nothing}")
+        print(f"nothing to tune: {untuned_note(built.program, options.tune) or nothing}")
         return
     board.show()
     board.say(f"{board.measured} of {counted(len(board.choices), 'op')} measured now, the others known before; {kept}")

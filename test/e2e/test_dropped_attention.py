@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 import lamina
 from lamina.frontend.attention import recognize
-from lamina.frontend.attention.op import keeps
+from lamina.frontend.attention.op import kept_weights
 from lamina.frontend.fx.random_bits import draw_seed
 from lamina.passes.families.attention.torch_kernels.cudnn import CudnnKernel
 from lamina.passes.families.attention.torch_kernels.flash import FlashKernel
@@ -93,7 +93,7 @@ def exact(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, how: str) -> Tensor:
     else:
         scores = scores + mask
     torch.manual_seed(3)
-    return scores.softmax(-1) * keeps(draw_seed(torch.device("cpu")), scores.shape, P) / (1 - P) @ v
+    return scores.softmax(-1) * kept_weights(draw_seed(torch.device("cpu")), scores.shape, P) / (1 - P) @ v
 
 
 @pytest.mark.parametrize("name", FORMS)

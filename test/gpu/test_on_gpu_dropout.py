@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 import lamina
 from lamina.core.gpu import Gpu
-from lamina.frontend.attention.op import ATTENTION, keeps
+from lamina.frontend.attention.op import ATTENTION, kept_weights
 from lamina.frontend.fx.random_bits import draw_seed
 from lamina.passes.families.attention.cost import AttentionWork, unmeasured
 from lamina.passes.families.attention.torch_kernels.cudnn import CudnnKernel
@@ -39,7 +39,7 @@ def exact(operands: Sequence[Tensor], seed: Tensor, mask: Tensor | None = None, 
     if causal:
         scores = scores.masked_fill(~torch.ones_like(scores[0, 0], dtype=torch.bool).tril(), -torch.inf)
     weights = torch.nan_to_num(scores.softmax(-1))
-    return weights * keeps(seed, scores.shape, P) / (1 - P) @ v
+    return weights * kept_weights(seed, scores.shape, P) / (1 - P) @ v
 
 
 @pytest.mark.parametrize(("size", "length", "how", "dtype"), [(64, 333, "causal", BF16), (128, 200, "bool", F16)])

@@ -72,8 +72,8 @@ def run_program(
     module: ir.Module, program: Program, inputs: Sequence[Tensor], gpu: Gpu = _HOPPER
 ) -> tuple[list[Tensor], list[str]]:
     """Returns the same for a program whose tile programs are in a module."""
-    program, functions = source_kernels.placed(program, gpu)
-    program, kernels = triton_user.launched(program)
+    program, functions = source_kernels.place_own_kernels(program, gpu)
+    program, kernels = triton_user.as_launches(program)
     if any(op.operation.name == "func.func" for op in module.body.operations):
         distribute(module)
     simulated = _Simulated(module, program, {k.symbol: k for k in kernels}, functions)
@@ -93,10 +93,10 @@ class _Simulated(Simulated):
         kernel, grid = self.kernels[step.kernel], (step.grid, *step.grid_yz)
         if kernel.gluon:
             with as_stored(kernel.arguments, arrays) as stored:
-                simulate(triton_user.defined(kernel, self.functions[kernel.key]), grid, stored)
+                simulate(triton_user.wrapper_function(kernel, self.functions[kernel.key]), grid, stored)
             return
         with interpreted(self.functions[kernel.key]) as inner:
-            triton_user.defined(kernel, inner)[grid](*map(torch.from_numpy, arrays))
+            triton_user.wrapper_function(kernel, inner)[grid](*map(torch.from_numpy, arrays))
 
 
 def exact(

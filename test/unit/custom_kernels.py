@@ -76,7 +76,7 @@ def planned(
     with module.context:
         program = with_outputs(program_from(module, "cuda"), graph.interface)
     keep_kernels(module)
-    return module, *triton_user.launched(program)
+    return module, *triton_user.as_launches(program)
 
 
 def run(fn: Callable[..., Any], inputs: Sequence[Tensor], kernels: Sequence[CustomKernel] = ()) -> tuple[list[Tensor], Program]:
@@ -99,7 +99,7 @@ class _Simulated(Simulated):
             return super().launch(step, arrays)
         user, function = self.users[step.kernel]
         with interpreted(function) as inner:
-            triton_user.defined(user, inner)[(step.grid, *step.grid_yz)](*map(torch.from_numpy, arrays))
+            triton_user.wrapper_function(user, inner)[(step.grid, *step.grid_yz)](*map(torch.from_numpy, arrays))
 
 
 def launches(program: Program) -> list[Launch]:

@@ -11,9 +11,9 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 import lamina
 from lamina.frontend.attention import recognize as recognition
 from lamina.frontend.attention.calls import SDPA, make_whole
-from lamina.frontend.attention.mask_flags import flag_masks, kind_of_mask, meaning
+from lamina.frontend.attention.mask_flags import flag_masks, kind_of_mask, mask_kind
 from lamina.frontend.attention.op import ATTENTION
-from lamina.frontend.fx.known import concrete
+from lamina.frontend.fx.known import known_value
 from lamina.frontend.fx.reading import value
 from lamina.passes.families.attention.torch_kernels.registry import TORCH_KERNELS, settings
 
@@ -61,7 +61,7 @@ def test_meaning_of_a_mask_in_a_graph(kind: str, number: int) -> None:
     (node,) = (n for n in graph.graph.nodes if n.target is SDPA)
     given = node.args[3] if len(node.args) > 3 else node.kwargs["attn_mask"]
     assert isinstance(given, fx.Node)
-    assert meaning(concrete(given, graph)) == kind
+    assert mask_kind(known_value(given, graph)) == kind
 
 
 def attentions(gm: fx.GraphModule) -> list[fx.Node]:
@@ -214,9 +214,9 @@ def test_checkpoints() -> None:
 
 
 def test_values_that_hide_all_but_not_quite_are_a_bias() -> None:
-    assert meaning(torch.full((3, 3), -1.0)) == "bias"
-    assert meaning(None) == "bias" and meaning(torch.zeros(3)) == "bias" and meaning(torch.zeros(0, 3)) == "bias"
-    assert meaning(torch.full((1, 1), -torch.inf)) == "bias"
+    assert mask_kind(torch.full((3, 3), -1.0)) == "bias"
+    assert mask_kind(None) == "bias" and mask_kind(torch.zeros(3)) == "bias" and mask_kind(torch.zeros(0, 3)) == "bias"
+    assert mask_kind(torch.full((1, 1), -torch.inf)) == "bias"
 
 
 def test_a_mask_has_its_values_while_a_graph_is_traced() -> None:

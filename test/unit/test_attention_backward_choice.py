@@ -19,7 +19,7 @@ from lamina.passes.families.attention.backward import Gradients
 from lamina.passes.families.attention.cost import AttentionWork, candidates
 from lamina.passes.families.attention.schedules import Backward
 from lamina.passes.families.surroundings import calls
-from lamina.report.choices import default
+from lamina.report.choices import untuned_note
 from lamina.targets import backend
 from lamina.targets.kernel_calls.user import take
 from lamina.targets.nvvm.backend import GpuArtifact
@@ -68,7 +68,7 @@ def test_both_passes_are_asked_about(store: Store, monkeypatch: pytest.MonkeyPat
     assert [s.callee.rpartition(".")[2] if s.reason == "kernel" else "" for s in program.steps if isinstance(s, Call)] == [
         "", "attention_backward_queries", "attention_backward_keys",
     ]  # fmt: skip
-    assert default(take(program, (), HOPPER)[0], "cached").startswith("2 attention ops, 1 by the library, by the cost model")
+    assert untuned_note(take(program, (), HOPPER)[0], "cached").startswith("2 attention ops, 1 by the library, by the cost model")
 
 
 def test_unmeasured_all_are_the_librarys() -> None:

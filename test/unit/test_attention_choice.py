@@ -22,7 +22,7 @@ from lamina.passes.families.attention.forward import Attention
 from lamina.passes.families.attention.schedules import Forward, Specialized, Split
 from lamina.passes.families.choice import Choice
 from lamina.passes.families.surroundings import calls
-from lamina.report.choices import default
+from lamina.report.choices import untuned_note
 from lamina.targets import backend
 from lamina.targets.kernel_calls.user import take
 from lamina.targets.nvvm.backend import GpuArtifact
@@ -88,7 +88,7 @@ def test_without_measurements_few_queries_that_share_keys_are_ours() -> None:
     q, k = random(2, 8, 1, 64), random(2, 2, 1200, 64)
     program = program_of(graph_level(lambda q, k: masked(q, k, k, None), (q, k)))
     assert [s.callee for s in program.steps if isinstance(s, Call)] == ["lamina.attention_split", "lamina.attention_join"]
-    text = default(take(program, (), HOPPER)[0], "cached")
+    text = untuned_note(take(program, (), HOPPER)[0], "cached")
     assert text.startswith("1 attention op, 0 by the library, by the cost model (untuned)")
 
 

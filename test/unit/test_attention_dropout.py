@@ -17,13 +17,13 @@ from torch import Tensor
 from lamina.core.dropout import keep_scale
 from lamina.core.gpu import Gpu
 from lamina.core.program import Launch
-from lamina.frontend.attention.op import ATTENTION, keeps
+from lamina.frontend.attention.op import ATTENTION, kept_weights
 from lamina.passes.families.attention.backward import Gradients
 from lamina.passes.families.attention.cost import AttentionWork, candidates, unmeasured
 from lamina.passes.families.attention.masks.operands import Masks
 from lamina.passes.families.attention.torch_kernels.registry import TORCH_KERNELS
 from lamina.passes.families.surroundings import calls
-from lamina.report.choices import default
+from lamina.report.choices import untuned_note
 from lamina.targets.kernel_calls.user import take
 from lamina.tune.problems.parts import random_inputs
 from lamina.tune.problems.subgraph_extraction import Subgraph
@@ -71,7 +71,7 @@ def test_both_passes(name: str) -> None:
     (out, *found), names = compute(both(dropout, name == "causal"), (grad, q, k, v, SEED, *mask), schedule)
     listed = ["attention_blocks"] * (3 if "lists" in name else 0)
     assert sorted(names) == sorted([*listed, "attention_forward", "attention_backward_queries", "attention_backward_keys"])
-    factors = keeps(SEED, (batch, heads, queries, keys), dropout) * (
+    factors = kept_weights(SEED, (batch, heads, queries, keys), dropout) * (
         2**16 / kept if (kept := round((1 - dropout) * 2**16)) else 0.0
     )
     want = exact_gradients_of(grad, q, k, v, mask[0] if mask else None, name == "causal", 0.3, factors)
@@ -89,7 +89,7 @@ def test_the_mean_stays(dropout: float) -> None:
 def test_what_is_kept(dropout: float = 0.3) -> None:
     """As many weights are kept as chance predicts. Neighbors, weights 8 apart, which share a block of words, and heads are
     independent."""
-    kept = keeps(SEED, (2, 2, 70, 100), dropout).double()
+    kept = kept_weights(SEED, (2, 2, 70, 100), dropout).double()
     sigma = math.sqrt(dropout * (1 - dropout))
     assert abs(kept.mean() - (1 - dropout)) < 5 * sigma / math.sqrt(kept.numel())
     centered = (kept - (1 - dropout)) / sigma
@@ -98,7 +98,7 @@ def test_what_is_kept(dropout: float = 0.3) -> None:
     ]
     pairs += [centered[:, :1] * centered[:, 1:], centered[:1] * centered[1:], centered[..., 8:, 8:] * centered[..., :-8, :-8]]
     assert all(abs(pair.mean()) < 5 / math.sqrt(pair.numel()) for pair in pairs)
-    assert not torch.equal(keeps(SEED + 1, kept.shape, dropout).double(), kept)
+    assert not torch.equal(kept_weights(SEED + 1, kept.shape, dropout).double(), kept)
 
 
 def zeros(*shape: int) -> Tensor:
@@ -129,7 +129,7 @@ def test_explain_names_what_a_library_drops() -> None:
         return dropped, ATTENTION(q, q, q, None, seed, 0.5, False, 0.3, TORCH_KERNELS)[0]
 
     program, _ = take(program_of(graph_level(fn, (zeros(1, 1, 40, 16), SEED))), (), Gpu.named("sm_90a"))
-    said = default(program, "cached")
+    said = untuned_note(program, "cached")
     assert said.startswith("2 attention ops, 1 by the library (1 with dropout, whose random numbers only that knows")
 
 

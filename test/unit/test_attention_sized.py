@@ -9,8 +9,8 @@ from lamina.core.gpu import Gpu
 from lamina.core.sizes import parse
 from lamina.dialects import context
 from lamina.kernels.attention.symbolic import is_far
-from lamina.targets.kernel_calls.own import placed
-from lamina.targets.kernel_calls.user import launched
+from lamina.targets.kernel_calls.own import place_own_kernels
+from lamina.targets.kernel_calls.user import as_launches
 
 LENGTH_FIRST = """
 !given = tensor<?x?x4x64xbf16, ["s1~512", "s0~8", 4, 64]>
@@ -30,8 +30,8 @@ def test_blocks_of_distant_rows_count_in_32_bits() -> None:
     """In (length, batch, head, element) order, consecutive rows are a batch apart: 256 of them must span less than 2**30
     elements."""
     with context(), ir.Location.unknown():
-        program, _ = placed(program_of(ir.Module.parse(LENGTH_FIRST)), Gpu.named("sm_90a"))
-    program, kernels = launched(program)
+        program, _ = place_own_kernels(program_of(ir.Module.parse(LENGTH_FIRST)), Gpu.named("sm_90a"))
+    program, kernels = as_launches(program)
     assert [kernel.key for kernel in kernels]
     (sizes,) = program.sizes
     assert parse("65536*s0~8") in sizes

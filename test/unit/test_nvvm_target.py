@@ -215,7 +215,7 @@ def test_another_ptxas(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with pytest.raises(CompileError, match="LAMINA_PTXAS names .*none, which cannot be run"):
         ptx.ptxas("sm_90a")
     script = tmp_path / "ptxas"
-    script.write_text(f'#!/bin/sh\necho used >> {tmp_path}/log\nexec {ptx.tool("ptxas")} "$@"\n')
+    script.write_text(f'#!/bin/sh\necho used >> {tmp_path}/log\nexec {ptx.tool_path("ptxas")} "$@"\n')
     script.chmod(script.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setenv(ptx.OVERRIDE, str(script))
     assert compile_text(kernel("%r = arith.negf %v : f32")).code and (tmp_path / "log").read_text() == "used\n"

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 import lamina
-from lamina.frontend.decompositions.table import own
+from lamina.frontend.decompositions.table import own_decompositions
 
 aten = torch.ops.aten
 DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.int64, torch.bool)
@@ -294,14 +294,14 @@ BAGGED = (aten._embedding_bag.default, aten._embedding_bag_forward_only.default)
 """Ops whose first result alone callers see; the others are for their gradients, and eager's shapes depend on its way to compute them."""
 
 
-@pytest.mark.parametrize("op", sorted(own().keys() - ON_GPUS, key=str), ids=str)
+@pytest.mark.parametrize("op", sorted(own_decompositions().keys() - ON_GPUS, key=str), ids=str)
 def test_types_are_those_of_eager(op: Any) -> None:
     found = [(given, wanted) for start in CALLS.get(op) or from_schema(op) for given in mixed(start) if
              isinstance(wanted := outcome(op, given), list)]  # fmt: skip
     assert found, "no call of this op runs in eager: give it one in CALLS"
     wrong, seen = [], slice(1 if op in BAGGED else None)
     for given, wanted in found:
-        got = outcome(own()[op], given)
+        got = outcome(own_decompositions()[op], given)
         if isinstance(got, list) and got[seen] != wanted[seen]:
             wrong.append((pytree.tree_map_only(Tensor, lambda t: (t.dtype, tuple(t.shape)), given), got, wanted))
     assert not wrong, f"{len(wrong)} of {len(found)}: {wrong[:3]}"

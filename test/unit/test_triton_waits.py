@@ -10,7 +10,7 @@ from test_products_prologues import WARPGROUPS, swiglu
 from lamina.core.gpu import Gpu
 from lamina.targets.triton import text
 from lamina.targets.triton.compiler import compile_kernel
-from lamina.targets.triton.stages import waited
+from lamina.targets.triton.stages import with_full_waits
 
 REGISTERS = "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%r1,%r2}, {%r3,%r4}, %rd1, 1, 1, 1, 0;\n"
 SHARED = "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%r1,%r2}, %rd2, %rd1, 1, 1, 1, 0;\n"
@@ -26,18 +26,18 @@ def loop(label: int, *body: str) -> str:
 
 def test_the_last_wait_of_a_loop_is_for_all() -> None:
     ptx = loop(1, REGISTERS, wait(1), REGISTERS, wait(1)) + wait(0)
-    assert waited(ptx) == loop(1, REGISTERS, wait(1), REGISTERS, wait(0)) + wait(0)
+    assert with_full_waits(ptx) == loop(1, REGISTERS, wait(1), REGISTERS, wait(0)) + wait(0)
 
 
 def test_so_is_that_of_each_loop() -> None:
     ptx = loop(1, REGISTERS, wait(2)) + loop(12, SHARED, wait(1), loop(2, REGISTERS, wait(3)), wait(1))
-    assert waited(ptx) == loop(1, REGISTERS, wait(0)) + loop(12, SHARED, wait(1), loop(2, REGISTERS, wait(0)), wait(0))
+    assert with_full_waits(ptx) == loop(1, REGISTERS, wait(0)) + loop(12, SHARED, wait(1), loop(2, REGISTERS, wait(0)), wait(0))
 
 
 def test_what_reads_shared_memory_alone_overlaps() -> None:
     ptx = loop(1, SHARED, wait(1)) + wait(0)
-    assert waited(ptx) == ptx
-    assert waited(ptx + REGISTERS + wait(1)) == ptx + REGISTERS + wait(1)  # no loop
+    assert with_full_waits(ptx) == ptx
+    assert with_full_waits(ptx + REGISTERS + wait(1)) == ptx + REGISTERS + wait(1)  # no loop
 
 
 def test_kernels_with_prologues_wait() -> None:

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from lamina.tune.check import difference, keep, spoil
-from lamina.tune.clocks import DeviceLost, Failed, guarded, mean_seconds
+from lamina.tune.check import copies_of, difference, overwrite
+from lamina.tune.clocks import DeviceLost, Failed, mean_seconds, run_guarded
 from lamina.tune.measure import Measured, choose, measure
 
 
@@ -161,11 +161,11 @@ def test_calls_in_a_row_are_timed_until_the_device_is_done(monkeypatch: pytest.M
 
 
 def test_failures_are_told_from_losses(clock: FakeClock) -> None:
-    assert guarded("a", clock, lambda: 3) == 3
+    assert run_guarded("a", clock, lambda: 3) == 3
     with pytest.raises(Failed, match="ValueError: no message"):
-        guarded("a", clock, clock.failing(ValueError()))
+        run_guarded("a", clock, clock.failing(ValueError()))
     with pytest.raises(KeyboardInterrupt):
-        guarded("a", clock, lambda: (_ for _ in ()).throw(KeyboardInterrupt))
+        run_guarded("a", clock, lambda: (_ for _ in ()).throw(KeyboardInterrupt))
 
 
 X = torch.arange(1.0, 13.0).reshape(3, 4)
@@ -217,6 +217,6 @@ def test_differences_of_several_results() -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.complex64, torch.int64, torch.uint8, torch.bool])
 def test_spoiled_results_are_wrong(dtype: torch.dtype) -> None:
     results = [X.to(dtype, copy=True), (X > 3).to(dtype)]
-    kept = keep(results)
-    spoil(results)
+    kept = copies_of(results)
+    overwrite(results)
     assert all(difference([a], [b]) for a, b in zip(results, kept, strict=True))

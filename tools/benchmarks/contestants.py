@@ -51,7 +51,7 @@ def by_lamina(model: Callable[..., Any], inputs: tuple[Any, ...], policy: Tune =
     return partial(lamina.compile(model, inputs, options=lamina.Options(cache=False, tune=policy, **options)), *inputs)
 
 
-def begun(makers: Mapping[str, Callable[[], Run]], exact: Any, results: Results) -> dict[str, Run]:
+def start_contestants(makers: Mapping[str, Callable[[], Run]], exact: Any, results: Results) -> dict[str, Run]:
     """Compiles the contestants; returns the calls of those that work. Adds compile times, errors and failures to `results`."""
     runs: dict[str, Run] = {}
     for name, make in makers.items():

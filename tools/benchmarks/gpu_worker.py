@@ -30,13 +30,13 @@ from lamina.core.options import Tune
 from lamina.tools.benchmarks import timing
 from lamina.tools.benchmarks.contestants import (
     Run,
-    begun,
     best_of_ours,
     by_lamina,
     choice,
     contestants,
     in_jax,
     pinned,
+    start_contestants,
     synchronize,
 )
 from lamina.tools.benchmarks.gpu_workloads import GPU_WORKLOADS
@@ -138,12 +138,12 @@ def measure(
     given = (*inputs, *(model.parameters() if isinstance(model, nn.Module) else ()))
     results["work"] = {"bytes": workload.reads * traffic(given) + traffic(model(*inputs)), "flops": flops(model, inputs)}
     exact = in_double(workload.exact or model, inputs)
-    runs = begun(contestants(workload, model, inputs), exact, results)
+    runs = start_contestants(contestants(workload, model, inputs), exact, results)
     if workload.kind == "op":
         records = Store().records()
         results["choices"] = [choice(record) for record in records]
         if pins := best_of_ours(records):
-            runs |= begun({"lamina own": lambda: pinned(pins, model, inputs)}, exact, results)
+            runs |= start_contestants({"lamina own": lambda: pinned(pins, model, inputs)}, exact, results)
     time_all(runs, clocks, results)
     if workload.kind != "op" and "lamina" in runs:
         results["made"] = explained(model, inputs)
@@ -151,7 +151,7 @@ def measure(
     if AUTOTUNED in workload.needs:
         say({**results, "notes": {**results["notes"], AUTOTUNED: UNFINISHED}})
         compiled = {AUTOTUNED: lambda: partial(torch.compile(model, mode="max-autotune-no-cudagraphs"), *inputs)}
-        runs |= begun(compiled, exact, results)
+        runs |= start_contestants(compiled, exact, results)
         time_all(runs, clocks, results)
     say(results)
 

@@ -42,7 +42,7 @@ def _rows(tuned: TunedChoice) -> Iterator[tuple[str, str, str]]:
         yield f"{names[0]}{more}", "", f"dropped: {why}"
 
 
-def default(program: Program, tune: Tune) -> str:
+def untuned_note(program: Program, tune: Tune) -> str:
     """Returns a text about the hot ops of a program that tuning has no answer for, and how to tune them; "" if there are none."""
     from lamina.passes.families.select import FAMILIES
     from lamina.passes.space.contraction import FACTORS  # imports MLIR

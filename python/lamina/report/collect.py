@@ -10,7 +10,7 @@ from lamina.core.sizes import Size, SizeLike, evaluate, readable
 from lamina.runtime.recording.graph_status import Status
 from lamina.tune.choice import TunedChoice
 
-from .choices import default
+from .choices import untuned_note
 from .explanation import External, Graph, KernelStep, Memory, Place, Unfused
 
 
@@ -45,7 +45,7 @@ def graph(
         seconds=dict(seconds),
         cuda_graph=cuda_graph,
         choices=choices,
-        products=default(program, tune) if all(choice.of_rows for choice in choices) else "",
+        products=untuned_note(program, tune) if all(choice.of_rows for choice in choices) else "",
     )
 
 

@@ -13,7 +13,7 @@ from .explanation import Unfused
 _FREE = frozenset({"arith.constant", "tensor.empty", "linalg.fill", "func.return", *CALLS, "func.call", *SINGLE_VIEWS})
 
 
-def count(module: ir.Module) -> Unfused:
+def count_unfused(module: ir.Module) -> Unfused:
     """Counts one kernel for every op of @main that computes a tensor; it reads every input once and writes every result. Sizes that
     each call decides count as in the call that was traced."""
     kernels = 0

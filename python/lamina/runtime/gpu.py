@@ -9,7 +9,7 @@ from lamina.core.program import Launch, Program
 
 from . import cubins
 from .recording.graphs import Recorder
-from .recording.recordable import drawn, draws
+from .recording.recordable import drawn_buffers, leading_draws
 from .spec import spec_of
 
 
@@ -58,8 +58,8 @@ def gpu_spec_of(
         "kernels": [(name, shared, cluster) for name, (shared, cluster) in limits.items()],
         "constants": spec["constants"],
         "recorder": recorder,
-        "draws": draws(program),
-        "drawn": drawn(program),
+        "draws": leading_draws(program),
+        "drawn": drawn_buffers(program),
         "saved": program.saved,
     }
     return {**spec, "constants": []}

@@ -63,7 +63,7 @@ def disassemble(cubin: bytes) -> str:
     with tempfile.TemporaryDirectory(prefix="lamina-sass-") as folder:
         file = Path(folder, "kernels.cubin")
         file.write_bytes(cubin)
-        done = _run([tool("nvdisasm"), "-c", str(file)])
+        done = _run([tool_path("nvdisasm"), "-c", str(file)])
     if done.returncode:
         raise CompileError(f"nvdisasm failed: {_said(done, str(file))}")
     return done.stdout
@@ -103,11 +103,11 @@ def ptxas(arch: str) -> str:
     number = re.search(r"\d+", arch)
     if number and int(number[0]) >= BLACKWELL and (newer := _tools().get("ptxas-blackwell")):
         return newer
-    return tool("ptxas")
+    return tool_path("ptxas")
 
 
 @cache
-def release(program: str) -> str:
+def cuda_release(program: str) -> str:
     """Returns an assembler's CUDA release, such as "12.8". Raises CompileError if it does not tell."""
     done = _run([program, "--version"])
     found = re.search(r"release (\d+\.\d+)", done.stdout)
@@ -116,7 +116,7 @@ def release(program: str) -> str:
     return found[1]
 
 
-def tool(name: str) -> str:
+def tool_path(name: str) -> str:
     """Returns the path of one of triton's programs. Raises CompileError if it is missing."""
     path = _tools().get(name)
     if path is None:

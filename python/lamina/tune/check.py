@@ -29,12 +29,12 @@ def difference(results: Sequence[Tensor], expected: Sequence[Tensor]) -> str:
     return ""
 
 
-def keep(results: Sequence[Tensor]) -> list[Tensor]:
+def copies_of(results: Sequence[Tensor]) -> list[Tensor]:
     """Returns copies of results, to compare with what other candidates compute in the same memory."""
     return [result.detach().clone() for result in results]
 
 
-def spoil(results: Sequence[Tensor]) -> None:
+def overwrite(results: Sequence[Tensor]) -> None:
     """Overwrites results that have been checked: elements that a later candidate does not write would look right in their
     memory."""
     with torch.no_grad():

@@ -106,7 +106,7 @@ class DeviceLost(Exception):
         self.candidate, self.reason = candidate, reason
 
 
-def guarded(candidate: str, clock: Clock, work: Callable[[], T]) -> T:
+def run_guarded(candidate: str, clock: Clock, work: Callable[[], T]) -> T:
     """Returns the result of `work`. Raises Failed if it raises, DeviceLost if the device was lost too."""
     try:
         return work()

@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from .clocks import Clock, Failed, guarded
+from .clocks import Clock, Failed, run_guarded
 
 MARGIN = 0.01  # smaller differences are ignored, however quiet the machine
 _CLEARLY_SLOWER = 2.0
@@ -44,7 +44,7 @@ def measure(
         tick(min(_NEARLY, max(rounds / _MOST, (clock.now() - start) / max(budget, 1e-9))))
         for name in running:
             try:
-                times[name].append(guarded(name, clock, lambda name=name: clock.seconds(runs[name])))  # type: ignore[misc]
+                times[name].append(run_guarded(name, clock, lambda name=name: clock.seconds(runs[name])))  # type: ignore[misc]
             except Failed as error:
                 failed[name] = error.reason
         rounds += 1

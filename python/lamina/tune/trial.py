@@ -11,7 +11,7 @@ from torch import Tensor
 from lamina.core.device import host
 
 from . import check
-from .clocks import Clock, Failed, guarded, one_line
+from .clocks import Clock, Failed, one_line, run_guarded
 from .measure import Measured, measure
 
 Watch = Callable[[str, float], None]
@@ -107,12 +107,12 @@ def _checked(trial: Trial, candidates: Mapping[str, Candidate], mark: Marking, c
     for done, (name, candidate) in enumerate(candidates.items(), 1):
         try:
             with mark(name):
-                results = guarded(name, clock, lambda candidate=candidate: _run(candidate, clock))  # type: ignore[misc]
+                results = run_guarded(name, clock, lambda candidate=candidate: _run(candidate, clock))  # type: ignore[misc]
             if expected is None:
-                expected = check.keep(results)
+                expected = check.copies_of(results)
             elif wrong := check.difference(results, expected):
                 trial.dropped[name] = f"wrong numbers: {wrong}"
-            check.spoil(results)
+            check.overwrite(results)
         except Failed as error:
             trial.dropped[name] = error.reason
         if name not in trial.dropped:

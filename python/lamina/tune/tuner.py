@@ -55,7 +55,7 @@ class Seen(TypedDict, total=False):
     again: bool
 
 
-def ignored(*_: object) -> None:
+def ignore(*_: object) -> None:
     """Does nothing: the default of callbacks."""
 
 
@@ -69,7 +69,7 @@ def tune(
     index: int,
     policy: Tune,
     store: Store,
-    heard: Heard = ignored,
+    heard: Heard = ignore,
     *,
     clock: Clock | None = None,
     **seen: Unpack[Seen],
@@ -82,7 +82,7 @@ def tune(
     Raises CompileError for an answer that is none of the candidates.
     """
     identity, known = Identity.of_gpu(index), dict[str, Answer]()
-    asking, watch, again = seen.get("asking", ignored), seen.get("watch", ignored), seen.get("again", False)
+    asking, watch, again = seen.get("asking", ignore), seen.get("watch", ignore), seen.get("again", False)
     clock, device = clock or CudaClock(index), torch.device("cuda", index)
     count = len({one.question.key for one in problems})
     for one in problems:

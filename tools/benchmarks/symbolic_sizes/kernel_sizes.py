@@ -67,7 +67,7 @@ def kernels_table(device: str, count: int, seed: int, only: Sequence[str]) -> Fi
     for name, of in CLASSES.items():
         if not any(part in name for part in only):
             continue
-        found = _measured(of, device, list(drawn(random.Random(f"{seed} {name}"), count, MOST[device])), clock)
+        found = _measured(of, device, list(draw_sizes(random.Random(f"{seed} {name}"), count, MOST[device])), clock)
         rows.append(found.row(name))
         for kind, ratios in found.ratios.items():
             all_ratios.ratios[kind] += ratios
@@ -134,7 +134,7 @@ def _profiled(run: Callable[[], Any]) -> float:
     return sum(e.device_time for e in trace.events() if e.device_type == DeviceType.CUDA) * 1e-6 / CALLS
 
 
-def drawn(rng: random.Random, count: int, largest: int) -> Iterator[tuple[int, int]]:
+def draw_sizes(rng: random.Random, count: int, largest: int) -> Iterator[tuple[int, int]]:
     """Yields rows and columns, few to many, with at most `largest` elements; every second number of columns is a multiple of 8."""
     for i in range(count):
         columns = int(2 ** rng.uniform(3, 14))

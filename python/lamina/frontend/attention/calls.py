@@ -68,15 +68,15 @@ def _in_checkpoint(node: fx.Node, gm: fx.GraphModule, trains: bool, gpu: bool) -
 
 def _is_replaced(node: fx.Node, graft: Graft, written: set[int] | None, trained: Collection[fx.Node], gpu: bool) -> bool:
     """Replaces one call where a kernel computes it, and returns whether it did."""
-    *operands, mask, probability, causal = positional(node.args, node.kwargs)
+    *operands, mask, probability, causal = positional_arguments(node.args, node.kwargs)
     dropout, scale = number(probability), node.kwargs.get("scale")
     query, attention = value(operands[0]), None
     if query is not None and dropout is not None and isinstance(causal, bool) and (mask is None or not causal):
         scale = _default_scale(query) if scale is None else number(scale)
         if (result := value(node)) is not None and result.dtype is not query.dtype:  # by autocast
             operands = [graft.call(aten._to_copy.default, n, dtype=result.dtype) for n in operands]
-        attention = emitted(graft, operands, mask, Wanted(causal, scale, dropout, by_torch=True), trained, gpu)
-    changed = None if attention is None else placed(attention, graft, written)
+        attention = emit_attention(graft, operands, mask, Wanted(causal, scale, dropout, by_torch=True), trained, gpu)
+    changed = None if attention is None else fit_into_place(attention, graft, written)
     if changed is None:
         graft.undo()
         return False
@@ -112,7 +112,7 @@ class Wanted:
     cap: float = 0.0
 
 
-def emitted(
+def emit_attention(
     graft: Graft, operands: list[fx.Node], mask: fx.Node | None, wanted: Wanted, trained: Collection[fx.Node], gpu: bool
 ) -> fx.Node | None:
     """Emits attention before the node that the graft is for, and returns its result; None if no kernel computes it.
@@ -125,7 +125,7 @@ def emitted(
     if query is None or key is None or values is None or wanted.scale is None:
         return None
     mask_value = None if mask is None else value(mask)
-    if not is_attention(query, key, values) or not suits(query, key, mask_value):
+    if not is_attention(query, key, values) or not is_usable_mask(query, key, mask_value):
         return None
     trains_mask = mask is not None and mask_value is not None and mask_value.is_floating_point() and depends_on(mask, trained)
     case = case_of(query, key, values, mask is not None, trains_mask, wanted.causal)
@@ -183,7 +183,7 @@ def is_attention(query: Tensor, key: Tensor, values: Tensor) -> bool:
     return alike and of_key == (batch, shared, keys, size) and not is_symbolic((size, longest)) and query.dtype in CODES
 
 
-def suits(query: Tensor, key: Tensor, mask: Tensor | None) -> bool:
+def is_usable_mask(query: Tensor, key: Tensor, mask: Tensor | None) -> bool:
     """Returns whether a mask is bool or float, has an element for each key, and broadcasts to the scores."""
     if mask is None:
         return True
@@ -231,7 +231,7 @@ def is_fast(query: Tensor, values: Tensor) -> bool:
     return longest <= (MOST if query.dtype in _HALF else _IN_REGISTERS)
 
 
-def placed(attention: fx.Node, graft: Graft, written: set[int] | None) -> dict[fx.Node, Tensor] | None:
+def fit_into_place(attention: fx.Node, graft: Graft, written: set[int] | None) -> dict[fx.Node, Tensor] | None:
     """Fits `attention` to the place of the graft's node, or a copy of it in eager's layout where its own cannot be used.
 
     Returns the fake values that change with it; None if neither can replace the node.
@@ -260,7 +260,7 @@ def depends_on(node: fx.Node, trained: Collection[fx.Node]) -> bool:
     return any(at in trained for at in reachable([node], lambda n: n.all_input_nodes))
 
 
-def positional(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+def positional_arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
     """Returns query, key, value, mask, the dropout probability and whether attention is causal, with defaults filled in."""
     names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
     given = {**dict(zip(names, args, strict=False)), **kwargs}

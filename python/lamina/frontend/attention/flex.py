@@ -18,10 +18,10 @@ from torch._higher_order_ops.flex_attention import flex_attention
 
 from ..fx.reading import number, shape, sizes, value
 from ..fx.rewriter import Graft, fake_mode, store, written_memory
-from .calls import Wanted, depends_on, emitted, placed
+from .calls import Wanted, depends_on, emit_attention, fit_into_place
 from .mask_flags import known_form
-from .op import accumulated
-from .score_functions import ChangedScores, NotLinear, ScoreFunction, as_four, item_of, unexpanded
+from .op import accumulation_dtype
+from .score_functions import ChangedScores, NotLinear, ScoreFunction, as_four, before_expansion, item_of
 
 aten = torch.ops.aten
 
@@ -101,7 +101,7 @@ class _FlexRewrite:
         for fit in (self._fused, self._written_out) if plain else (self._written_out,):
             emitted = fit()
             attention = None if emitted is None else emitted[0]
-            changed = None if attention is None else placed(attention, self.graft, written)
+            changed = None if attention is None else fit_into_place(attention, self.graft, written)
             if emitted is None or changed is None:
                 self.graft.undo()
                 continue
@@ -127,7 +127,7 @@ class _FlexRewrite:
         query, key = (value(n) for n in self.call.operands[:2])
         assert query is not None and key is not None
         with self.graft.fake:
-            return query.new_empty((*query.shape[:3], key.shape[2]), dtype=accumulated(query))
+            return query.new_empty((*query.shape[:3], key.shape[2]), dtype=accumulation_dtype(query))
 
     def _operands(self) -> list[fx.Node]:
         """Returns query, key and value, with as many batches."""
@@ -141,7 +141,7 @@ class _FlexRewrite:
         graft, like, positions = self.graft, self._like, self._positions()
         try:
             changed = self.call.scores.inlined(graft, (ChangedScores(),), positions, like)
-            seen = as_four(graft, unexpanded(self.call.shows.inlined(graft, (), positions, like)))
+            seen = as_four(graft, before_expansion(self.call.shows.inlined(graft, (), positions, like)))
         except NotLinear:
             return None
         if not isinstance(changed, ChangedScores):
@@ -156,7 +156,7 @@ class _FlexRewrite:
         scale = self.call.scale * changed.scale
         causal = kind == "causal" and seen is None
         wanted = Wanted(causal, scale, exact=True, cap=changed.cap)
-        result = emitted(graft, self._operands(), mask, wanted, self.trained, self.gpu)
+        result = emit_attention(graft, self._operands(), mask, wanted, self.trained, self.gpu)
         if result is None:
             return None
         logs = self._logs(result, mask) if item_of(self.call.node, 1) is not None else None
@@ -210,7 +210,7 @@ class _FlexRewrite:
         scores = graft.call(aten.mul.Tensor, product, self.call.scale)
         try:
             scores = self.call.scores.inlined(graft, (scores,), positions, like)
-            seen = as_four(graft, unexpanded(self.call.shows.inlined(graft, (), positions, like)))
+            seen = as_four(graft, before_expansion(self.call.shows.inlined(graft, (), positions, like)))
         except NotLinear:
             return None
         if known_form(seen, self.gm, graft.node) != "nothing":

@@ -13,10 +13,10 @@ from lamina.passes.families.attention.masks.meaning import HIDES, Meaning, of_va
 from lamina.passes.families.attention.masks.positions import CAUSAL, Region
 
 from ..fx.dtypes import CODES
-from ..fx.known import concrete
+from ..fx.known import known_value
 from ..fx.reading import shape, value
 from ..fx.rewriter import Graft, fake_mode
-from .calls import FUNCTIONS, positional
+from .calls import FUNCTIONS, positional_arguments
 from .positions import TwoValued, read_positions
 
 aten = torch.ops.aten
@@ -33,7 +33,7 @@ def flag_masks(gm: fx.GraphModule) -> int:
     for node in gm.graph.nodes:
         if node.op != "call_function" or node.target not in FUNCTIONS:
             continue
-        *tensors, mask, dropout, causal = positional(node.args, node.kwargs)
+        *tensors, mask, dropout, causal = positional_arguments(node.args, node.kwargs)
         kind = "bias" if causal or not isinstance(mask, fx.Node) else kind_of_mask(node, gm)
         if kind != "bias":
             rest = {name: arg for name, arg in node.kwargs.items() if name in ("scale", "enable_gqa")}
@@ -71,19 +71,19 @@ def _anew(mask: fx.Node, gm: fx.GraphModule, graft: Graft) -> fx.Node | None:
 
 
 def kind_of_mask(node: fx.Node, gm: fx.GraphModule) -> str:
-    """Returns the `meaning` of an attention node's mask; "bias" where it has none."""
+    """Returns the `mask_kind` of an attention node's mask; "bias" where it has none."""
     mask = node.args[3] if len(node.args) > 3 else node.kwargs.get("attn_mask")
     return known_form(mask, gm, node) if isinstance(mask, fx.Node) else "bias"
 
 
 def known_form(mask: fx.Node, gm: fx.GraphModule, before: fx.Node) -> str:
-    """Returns the `meaning` of a mask as it is before a node."""
+    """Returns the `mask_kind` of a mask as it is before a node."""
     if is_symbolic(shape(mask)):
         found = read_positions(mask, gm)
         hides = isinstance(found, TwoValued) and _shows(found, value(mask))
         return form_of(hides, shape(mask)[-2:]) if isinstance(hides, Region) and len(shape(mask)) > 1 else "bias"
     with _disable_current_modes(), torch.no_grad():  # the graph may be run for a trace, in which tensors have no values
-        return meaning(concrete(mask, gm, before))
+        return mask_kind(known_value(mask, gm, before))
 
 
 def _shows(two_valued: TwoValued, mask: Tensor | None) -> Region | None:
@@ -95,13 +95,13 @@ def _shows(two_valued: TwoValued, mask: Tensor | None) -> Region | None:
 
 
 def form_of(region: Region, sizes: Sequence[SizeLike]) -> str:
-    """Returns the `meaning` of a mask that shows a region. sizes: of queries and keys."""
+    """Returns the `mask_kind` of a mask that shows a region. sizes: of queries and keys."""
     if not region.bounds:
         return "nothing"
     return "causal" if region == CAUSAL and sizes[0] == sizes[1] else "bias"
 
 
-def meaning(mask: Tensor | None) -> str:
+def mask_kind(mask: Tensor | None) -> str:
     """Returns "nothing" for a mask that hides nothing, "causal" for one that hides exactly the later positions, else "bias"."""
     if mask is None or mask.dim() < 2 or not mask.numel():
         return "bias"

@@ -108,9 +108,9 @@ def _results(query: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
     if query.device.type == "cuda" and query.dtype is torch.float32:
         order = [0, 2, 1, 3]
     elif shape == query.shape:
-        return torch.empty_like(query), query.new_empty(shape[:3], dtype=accumulated(query))
+        return torch.empty_like(query), query.new_empty(shape[:3], dtype=accumulation_dtype(query))
     out = torch.empty_permuted(shape, order, dtype=query.dtype, device=query.device)
-    return out, query.new_empty(shape[:3], dtype=accumulated(query))
+    return out, query.new_empty(shape[:3], dtype=accumulation_dtype(query))
 
 
 def _gradients(*tensors: Tensor | None) -> list[Tensor]:
@@ -121,17 +121,17 @@ def _gradients(*tensors: Tensor | None) -> list[Tensor]:
     return [torch.empty_permuted(t.shape, (0, 2, 1, 3), dtype=t.dtype, device=t.device) for t in given]
 
 
-def accumulated(query: Tensor) -> torch.dtype:
+def accumulation_dtype(query: Tensor) -> torch.dtype:
     """Returns the dtype of scores and of their sums."""
     return torch.float64 if query.dtype is torch.float64 else torch.float32
 
 
 def _wide(shared: Tensor, query: Tensor) -> Tensor:
-    return shared.to(accumulated(query)).repeat_interleave(query.shape[1] // shared.shape[1], 1)
+    return shared.to(accumulation_dtype(query)).repeat_interleave(query.shape[1] // shared.shape[1], 1)
 
 
 def _scores(query: Tensor, key: Tensor, scale: float, cap: float) -> Tensor:
-    scores = query.to(accumulated(query)) @ _wide(key, query).mT * scale
+    scores = query.to(accumulation_dtype(query)) @ _wide(key, query).mT * scale
     return cap * torch.tanh(scores / cap) if cap else scores
 
 
@@ -145,10 +145,10 @@ def _masked(scores: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
 
 def _factors(seed: Tensor | None, scores: Tensor, dropout: float) -> Tensor | float:
     """Returns the factor of each weight: 0 where it is dropped, else 1 / (1 - dropout)."""
-    return 1.0 if seed is None else keeps(seed, scores.shape, dropout) * keep_scale(dropout)
+    return 1.0 if seed is None else kept_weights(seed, scores.shape, dropout) * keep_scale(dropout)
 
 
-def keeps(seed: Tensor, scores: Sequence[int], dropout: float) -> Tensor:
+def kept_weights(seed: Tensor, scores: Sequence[int], dropout: float) -> Tensor:
     """Returns which weights, (batch, heads, queries, keys), are not dropped with this probability; bool.
 
     This is what kernels/attention/dropped.py computes, in torch's ops. The counter of query i and key j of a head is (8 * (j // 32)

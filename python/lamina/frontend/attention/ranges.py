@@ -7,7 +7,7 @@ from torch import fx
 
 from lamina.core.walks import operands_first
 
-from ..fx.known import concrete
+from ..fx.known import known_value
 from ..fx.reading import arguments_by_name, name, value
 
 _VIEWS = (
@@ -29,7 +29,7 @@ def constant(arg: object, gm: fx.GraphModule) -> float | None:
     val = value(arg)
     if not isinstance(arg, fx.Node) or val is None or val.numel() != 1:
         return None
-    found = concrete(arg, gm)
+    found = known_value(arg, gm)
     return None if found is None else float(found)
 
 
@@ -79,7 +79,7 @@ def _node_range(node: fx.Node, known: dict[fx.Node, Range | None], gm: fx.GraphM
         if kind in _VIEWS:
             return sources[0]
         return _hull(*sources) if kind in ("where", "masked_fill") else _arithmetic(kind, *sources)
-    found = concrete(node, gm)
+    found = known_value(node, gm)
     return None if found is None or not found.numel() else (float(found.min()), float(found.max()))
 
 

@@ -20,13 +20,13 @@ from ..fx.destination import for_gpu
 from ..fx.reading import dtype, is_sized, name, same_elements, shape, sizes, users, value, without_dropout, writes_to
 from ..fx.rewriter import Graft, fake_mode, store, written_memory
 from .block_lists import drop_block_lists
-from .calls import Wanted, emitted, is_fast, make_whole, placed
+from .calls import Wanted, emit_attention, fit_into_place, is_fast, make_whole
 from .encoder_layers import open_layers
 from .flex import open_flex
-from .mask_flags import flag_masks, form_of, meaning
+from .mask_flags import flag_masks, form_of, mask_kind
 from .products import Operand, traced_back
-from .score_masks import Shown, added, is_exact, known
-from .written_chain import Written, read
+from .score_masks import Shown, emit_bias, is_exact, known_bias
+from .written_chain import Written, read_chain
 
 aten = torch.ops.aten
 
@@ -77,7 +77,7 @@ def _joined(gm: fx.GraphModule, trained: Collection[fx.Node], gpu: bool) -> int:
     written = written_memory(gm.graph)
     replaced = 0
     for node in list(gm.graph.nodes):
-        of = read(node, gm)
+        of = read_chain(node, gm)
         if of is not None:
             replaced += _Rewrite(of, gm, Graft(*_end(of), fake), written, trained, gpu).run()
     if replaced:
@@ -134,7 +134,7 @@ class _Rewrite:
             nodes = [self._operand(of, lead) for of, lead in zip(operands, (scores[0], *scores), strict=True)]
             found = [node for node in nodes if node is not None]
             made = self._attention(found, query.scale * key.scale * self.source.scale) if len(found) == 3 else None
-            changed = None if made is None else placed(self._as_product(made), self.graft, self.written_storages)
+            changed = None if made is None else fit_into_place(self._as_product(made), self.graft, self.written_storages)
         if changed is None or not self._reads_the_same():
             self.graft.undo()
             return False
@@ -193,13 +193,13 @@ class _Rewrite:
         """Emits attention by a fused kernel as (batch, heads, length, size); None if there is no exact one."""
         q = operands[0].meta.get("example_value", operands[0].meta.get("val"))
         *_, rows, columns = self.source.shape
-        mask = known(self.source.steps, self.gm, self.source.node, rows, columns) if self.source.steps else None
-        kind = form_of(mask.region, (rows, columns)) if isinstance(mask, Shown) else meaning(mask)
+        mask = known_bias(self.source.steps, self.gm, self.source.node, rows, columns) if self.source.steps else None
+        kind = form_of(mask.region, (rows, columns)) if isinstance(mask, Shown) else mask_kind(mask)
         bias = None
         if self.source.steps and kind == "bias":
             if not is_exact(self.source.steps, mask):
                 return None
-            bias = added(self.graft, self.source.steps, self.gm, q, self.source.shape, mask, self.gpu)
+            bias = emit_bias(self.graft, self.source.steps, self.gm, q, self.source.shape, mask, self.gpu)
             if bias is None:
                 return None
         attention = self._op(operands, None if bias is None else bias.node, kind == "causal", scale)
@@ -217,7 +217,7 @@ class _Rewrite:
         if query is None or values is None or (self.gpu and not self.source.dropout and not is_fast(query, values)):
             return None
         wanted = Wanted(causal, scale, self.source.dropout, cap=self.source.cap)
-        return emitted(self.graft, list(operands), mask, wanted, self.trained, self.gpu)
+        return emit_attention(self.graft, list(operands), mask, wanted, self.trained, self.gpu)
 
     def _as_product(self, attention: fx.Node) -> fx.Node:
         """Returns attention reshaped and permuted to the shape of the product with values, where it replaces that."""

@@ -273,7 +273,7 @@ def _leaves(args: Any) -> list[Any]:
     return [leaf for a in args for leaf in _leaves(a)] if isinstance(args, list | tuple) else [args]
 
 
-def unexpanded(node: fx.Node) -> fx.Node:
+def before_expansion(node: fx.Node) -> fx.Node:
     """Returns a tensor before it is only repeated along dimensions: where it can be broadcast as well."""
     while node.op == "call_function" and node.target is aten.expand.default and isinstance(node.args[0], fx.Node):
         node = node.args[0]

@@ -14,7 +14,7 @@ from lamina.core.sizes import SizeLike, is_symbolic
 from lamina.passes.families.attention.masks.meaning import HIDES
 from lamina.passes.families.attention.masks.positions import Region
 
-from ..fx.known import concrete
+from ..fx.known import known_value
 from ..fx.reading import arguments_by_name, is_in_place, name, shape, value
 from ..fx.rewriter import Graft
 from .positions import TwoValued, read_positions
@@ -98,11 +98,13 @@ class Shown:
         return not self.region.bounds or (self.square and self.region.has_own())
 
 
-def known(steps: Sequence[Term], gm: fx.GraphModule, before: fx.Node, rows: SizeLike, columns: SizeLike) -> Tensor | Shown | None:
+def known_bias(
+    steps: Sequence[Term], gm: fx.GraphModule, before: fx.Node, rows: SizeLike, columns: SizeLike
+) -> Tensor | Shown | None:
     """Returns the result of these ops, in order, on scores of zero, (..., rows, columns); None if that depends on more than
     shapes."""
     if is_symbolic((rows, columns)):
-        parts = [shown(step, gm) for step in steps]
+        parts = [visible_positions(step, gm) for step in steps]
         if None in parts:
             return None
         regions, fills = zip(*(part for part in parts if part is not None), strict=True)
@@ -110,7 +112,7 @@ def known(steps: Sequence[Term], gm: fx.GraphModule, before: fx.Node, rows: Size
     with _disable_current_modes(), torch.no_grad():
         bias = torch.zeros(1, 1)
         for step in steps:
-            tensor = concrete(step.tensor, gm, before)
+            tensor = known_value(step.tensor, gm, before)
             if tensor is None:
                 return None
             here = tensor.cpu()
@@ -121,7 +123,7 @@ def known(steps: Sequence[Term], gm: fx.GraphModule, before: fx.Node, rows: Size
         return bias.expand(*bias.shape[:-2], rows, columns)
 
 
-def shown(step: Term, gm: fx.GraphModule) -> tuple[Region, float] | None:
+def visible_positions(step: Term, gm: fx.GraphModule) -> tuple[Region, float] | None:
     """Returns where an op leaves scores as they are, and the most that it turns others into; None if it does more than hide
     positions."""
     form = read_positions(step.tensor, gm)
@@ -136,7 +138,7 @@ def shown(step: Term, gm: fx.GraphModule) -> tuple[Region, float] | None:
 
 def is_exact(steps: Sequence[Term], mask: Tensor | Shown | None) -> bool:
     """Returns whether adding the fills gives the same as replacing scores by them. Beside other scores a fill hides either way; in
-    a row that is hidden as a whole it must swallow the score or make it NaN. mask: the result of `known`."""
+    a row that is hidden as a whole it must swallow the score or make it NaN. mask: the result of `known_bias`."""
     if isinstance(mask, Shown) and mask.has_rows:
         return True
     if isinstance(mask, Tensor) and not bool((mask <= HIDES).all(-1).any()):
@@ -144,7 +146,7 @@ def is_exact(steps: Sequence[Term], mask: Tensor | Shown | None) -> bool:
     return all(step.fill is None or step.fill <= _SWALLOWS for step in steps)
 
 
-def added(
+def emit_bias(
     graft: Graft, steps: Sequence[Term], gm: fx.GraphModule, query: Tensor, scores: Sequence[int], mask: Tensor | Shown | None,
     gpu: bool,
 ) -> Bias | None:  # fmt: skip

@@ -35,7 +35,7 @@ class Written:
     cap: float = 0.0
 
 
-def read(node: fx.Node, gm: fx.GraphModule) -> Written | None:
+def read_chain(node: fx.Node, gm: fx.GraphModule) -> Written | None:
     """Reads `node` as the product with values of written-out attention; None if it is not."""
     last = product(node)
     if last is None or last.left.order or last.added is not None or last.scale != 1:

@@ -82,7 +82,7 @@ def direct(watched: Watched, wrapped: Run, arguments: int) -> Run:
     """Returns the compiler's own result for a graph without gradients where AOTAutograd's `wrapped` only passes `arguments` tensors
     on to it; else `wrapped`."""
     compiled = watched.only()
-    if compiled is None or autocasts() or not compiled.takes(arguments):
+    if compiled is None or is_autocasting() or not compiled.takes(arguments):
         return wrapped
     if any(info.mutates_data or info.mutates_metadata for info in compiled.metadata.input_info):
         return wrapped
@@ -95,7 +95,7 @@ def marks_of(metadata: Any) -> Marks:
     return tuple((i, info.dynamic_dims) for i, info in enumerate(metadata.output_info) if info.dynamic_dims)
 
 
-def mark(results: Sequence[Any], marks: Marks) -> None:
+def mark_sizes(results: Sequence[Any], marks: Marks) -> None:
     """Marks the sizes of results as ones that may change, as AOTAutograd does: a graph that takes them after a graph break is
     compiled for symbolic sizes at once."""
     for i, dims in marks:
@@ -108,14 +108,14 @@ def _marking(run: Run, marks: Marks) -> Run:
     def marked(*args: Any) -> Any:
         """Runs the graph and marks the dynamic dimensions of its results for Dynamo."""
         results = run(*args)
-        mark(results, marks)
+        mark_sizes(results, marks)
         return results
 
     marked._boxed_call = True  # type: ignore[attr-defined]
     return marked
 
 
-def autocasts() -> bool:
+def is_autocasting() -> bool:
     """Returns whether autocast is enabled for any kind of device."""
     return any(map(torch.is_autocast_enabled, ("cpu", "cuda")))
 

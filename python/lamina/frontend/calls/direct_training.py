@@ -17,7 +17,7 @@ from torch import Tensor, fx
 from lamina.core.layout import Layout
 
 from ..fx.sizes import exact_sizes, is_open
-from .direct_call import Compiled, Marks, Run, Watched, autocasts, mark, marks_of
+from .direct_call import Compiled, Marks, Run, Watched, is_autocasting, mark_sizes, marks_of
 
 
 class WatchedTraining:
@@ -25,7 +25,7 @@ class WatchedTraining:
 
     def __init__(self, compiler: Run) -> None:
         self.forward, self.backward = Watched(compiler), Watched(compiler)
-        self._autocast = autocasts()
+        self._autocast = is_autocasting()
 
     def direct(self, wrapped: Run, arguments: int) -> Run:
         """Returns a TrainingCall, or `wrapped`, AOTAutograd's result, where that is needed. A TrainingCall calls `wrapped` until
@@ -118,7 +118,7 @@ class TrainingCall:
             self._store(args, results)
             results = results[len(mutated) :]
         if self._layout.marks:
-            mark(results, self._layout.marks)
+            mark_sizes(results, self._layout.marks)
         return results
 
     def _switched(self) -> bool:

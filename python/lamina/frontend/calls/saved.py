@@ -116,7 +116,7 @@ def decide_at(gm: fx.GraphModule, sizes: Mapping[str, int]) -> None:
         gm.graph.output_node().meta[DECIDED] = numbers
 
 
-def settle(graph: fx.Graph, decided: Mapping[str, tuple[SizeLike, ...]]) -> None:
+def set_decided_strides(graph: fx.Graph, decided: Mapping[str, tuple[SizeLike, ...]]) -> None:
     """Gives results of a graph the strides that were decided for them: those of a clone, which stands for no copy at run time."""
     end = graph.output_node()
     returned = list(end.args[0])
@@ -165,7 +165,7 @@ def with_strides(interface: Interface, program: Program, free: Sequence[int]) ->
     return replace(interface, outputs=tuple(outputs))
 
 
-def decide(gm: fx.GraphModule, interface: Interface) -> None:
+def note_free_strides(gm: fx.GraphModule, interface: Interface) -> None:
     """Notes the strides of the results of a compiled graph that might have any."""
     if decided := decided_strides(gm):
         return

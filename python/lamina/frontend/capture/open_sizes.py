@@ -164,12 +164,12 @@ def range_text(low: int, high: int | None) -> str:
     return f"at least {low}" if high is None else f"from {low} to {high}"
 
 
-def automatic(dims: OpenDims) -> OpenDims:
+def automatic_dims(dims: OpenDims) -> OpenDims:
     """Returns the dimensions with nothing declared of them."""
     return dict.fromkeys(dims, Dim.AUTO)
 
 
-def collection(leaves: Sequence[Any], open_dims: Mapping[int, OpenDims]) -> ShapesCollection | None:
+def shapes_collection(leaves: Sequence[Any], open_dims: Mapping[int, OpenDims]) -> ShapesCollection | None:
     """Returns the dynamic shapes of flattened inputs, by number, for torch.export; None without any."""
     if not open_dims:
         return None

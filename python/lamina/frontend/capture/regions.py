@@ -20,7 +20,7 @@ _CHANGES = (_GRAD_MODE, torch.amp.autocast_mode._enter_autocast, torch.amp.autoc
 
 
 @contextmanager
-def flat() -> Iterator[None]:
+def without_region_graphs() -> Iterator[None]:
     """Keeps torch.export from moving regions into graphs of their own, while tracing in this thread.
 
     torch.export forgets the grad mode of regions inside autocast, and its verifier refuses some of these graphs.
@@ -61,7 +61,7 @@ def left_out(graph: fx.Graph) -> Iterator[None]:
 
 
 @contextmanager
-def autocasting(module: nn.Module) -> Iterator[None]:
+def in_callers_autocast(module: nn.Module) -> Iterator[None]:
     """Makes forward enter the caller's autocast state while it is traced: torch.export does not see what surrounds the call."""
     kinds = ("cpu", "cuda")
     states = autocast_state(kinds)

@@ -19,10 +19,18 @@ from torch.fx.experimental.proxy_tensor import set_original_aten_op
 from torch.utils import _pytree as pytree
 
 from ..decompositions.eager_layout import laid_out
-from ..decompositions.expansion import Expansion, TracedCall, is_composite, kind_of, stays, traced, unexpanded
-from ..decompositions.table import Table, own, table
+from ..decompositions.expansion import (
+    Expansion,
+    TracedCall,
+    is_composite,
+    is_kept_call,
+    kept_call_expansion,
+    kind_of,
+    trace_expansions,
+)
+from ..decompositions.table import Table, own_decompositions, table
 from ..fx.aliases import layout, storage
-from ..fx.in_place import functional, is_functional, rewritten
+from ..fx.in_place import functional_variant, is_functional, same_tensors
 from ..rewrites.normalize import SETTLED
 
 aten = torch.ops.aten
@@ -41,7 +49,7 @@ def decomposed(gm: fx.GraphModule, decompositions: Table | None = None) -> fx.Gr
     fake = torch._guards.detect_fake_mode([node.meta.get("val") for node in gm.graph.nodes if node.op == "placeholder"])
     if fake is None or not all(map(_is_plain, gm.graph.nodes)):
         return None
-    same = rewritten(gm.graph)
+    same = same_tensors(gm.graph)
     made = None if same is None else _Run(gm, fake, same, decompositions or table()).run()
     return made if made is not None and all(is_functional(node) for node in made.graph.nodes) else None
 
@@ -111,14 +119,14 @@ class _Run:
                 whole, key, call = self._kind(node, node.args, node.kwargs)
                 if not whole:
                     calls.setdefault(key, call)
-        found = traced(list(calls.values()), self.fake, self.table) if calls else []
+        found = trace_expansions(list(calls.values()), self.fake, self.table) if calls else []
         if all(is_functional(n) for of in found for n in of.nodes):
             self.known.update((key, of) for key, of in zip(calls, found, strict=True) if of.is_copyable)
 
     def _kind(self, node: fx.Node, args: Any, kwargs: Any) -> tuple[bool, Hashable, TracedCall]:
         """Returns whether a node's call stays as it is, the kind of the call with these arguments, and the call."""
-        target = functional(node.target) if node in self.same else node.target
-        run, note, whole = _decomposed(target), "", stays(target, self.table)
+        target = functional_variant(node.target) if node in self.same else node.target
+        run, note, whole = _decomposed(target), "", is_kept_call(target, self.table)
         if node in self.same and not _all_row_major(node):
             run, note, whole = partial(_where_it_was, run), "in place", False
         key, inputs = kind_of(target, args, kwargs, note)
@@ -128,7 +136,7 @@ class _Run:
         whole, key, call = self._kind(node, self._new(node.args), self._new(node.kwargs))
         expansion = self.known.get(key)
         if expansion is None:
-            expansion = unexpanded(call, self.fake) if whole else traced([call], self.fake, self.table)[0]
+            expansion = kept_call_expansion(call, self.fake) if whole else trace_expansions([call], self.fake, self.table)[0]
             if expansion.is_copyable:
                 self.known[key] = expansion
         return self._copy(expansion, call.inputs, node)
@@ -175,12 +183,12 @@ def _decomposed(target: Any) -> Callable[..., Any]:
     """
     if not is_composite(target):
         return target  # type: ignore[no-any-return]
-    return partial(_by_us, target) if target in own() else target.decompose  # type: ignore[no-any-return]
+    return partial(_by_us, target) if target in own_decompositions() else target.decompose  # type: ignore[no-any-return]
 
 
 def _by_us(target: torch._ops.OpOverload, *args: Any, **kwargs: Any) -> Any:
     with set_original_aten_op(target):
-        made = own()[target](*args, **kwargs)
+        made = own_decompositions()[target](*args, **kwargs)
         return target.decompose(*args, **kwargs) if made is NotImplemented else made
 
 
@@ -209,7 +217,12 @@ def _is_plain(node: fx.Node) -> bool:
         return False
     values = pytree.tree_leaves(node.meta.get("val"))
     fixed = all(map(_is_fixed, values))
-    return fixed and bool(values) and not updates_statistics(node) and (is_functional(node) or functional(node.target) is not None)
+    return (
+        fixed
+        and bool(values)
+        and not updates_statistics(node)
+        and (is_functional(node) or functional_variant(node.target) is not None)
+    )
 
 
 def updates_statistics(node: fx.Node) -> bool:

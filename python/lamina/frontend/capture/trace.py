@@ -32,8 +32,8 @@ from .autograd_functions import custom_functions_as_nodes
 from .example_inputs import register, registering, without_shared_memory
 from .foreign import Foreign
 from .module_state import Place, has_global_hooks
-from .open_sizes import OpenDims, automatic, collection
-from .regions import autocasting, flat, without_grad_modes
+from .open_sizes import OpenDims, automatic_dims, shapes_collection
+from .regions import in_callers_autocast, without_grad_modes, without_region_graphs
 from .retrace import decomposed
 from .size_relations import SizeRelations
 from .trace_errors import explain, is_of_sizes
@@ -125,9 +125,17 @@ def _exported(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any
     try:
         with ExitStack() as during:
             functions = custom_functions_as_nodes() if grad else ExitStack()
-            for one in (registering(module), assignments, autocasting(module), foreign, functions, flat(), _quiet()):
+            for one in (
+                registering(module),
+                assignments,
+                in_callers_autocast(module),
+                foreign,
+                functions,
+                without_region_graphs(),
+                _quiet(),
+            ):
                 during.enter_context(one)
-            shapes = collection(leaves, open_dims)
+            shapes = shapes_collection(leaves, open_dims)
             program = torch.export.export(module, args, dict(kwargs), dynamic_shapes=shapes, strict=False)
     except Exception as error:
         raise explain(error, _deciding_line(module, args, kwargs, open_dims) if is_of_sizes(error) else "") from error
@@ -148,7 +156,7 @@ def _exported(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any
 
 def _deciding_line(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], open_dims: Mapping[int, OpenDims]) -> str:
     """Returns the model's line that decides by an open size, which torch.export refuses unless the dimension is Dim.AUTO."""
-    free = {i: automatic(dims) for i, dims in open_dims.items()}
+    free = {i: automatic_dims(dims) for i, dims in open_dims.items()}
     if free == open_dims:
         return ""
     try:

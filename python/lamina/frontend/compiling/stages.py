@@ -23,7 +23,7 @@ from lamina.core.target import Target
 from lamina.runtime.cache import Cache, cache_key
 
 from ..calls.interface import with_outputs
-from ..calls.saved import decide, with_strides
+from ..calls.saved import note_free_strides, with_strides
 from ..capture.exclusive import BUILDING, COMPILING
 from ..custom.substitute import with_users_patterns
 from ..fx.aliases import ViewResult
@@ -80,7 +80,7 @@ def compile_graph(
         chosen_options = options or Options()
         compiled = partial(build, gm, example_inputs, target=target, watch=watch)
         run = sized_program(gm, chosen_options, compiled, partial(_captured, gm), lambda of: _loaded(of, chosen_options, ()))
-        decide(gm, run.built.interface)
+        note_free_strides(gm, run.built.interface)
         compile_specialized(run, gm, chosen_options, partial(_built_on_thread, target=target, frozen=frozen))
         if listener is not None:
             listener(run)
@@ -94,7 +94,7 @@ def compile_graph(
         Cache().drop(built.key)  # its code does not load: compile the entry again
         built = build(gm, example_inputs, options=options, target=target, watch=watch)
         executable = _loaded(built, options or Options(), frozen)
-    decide(gm, built.interface)
+    note_free_strides(gm, built.interface)
     if listener is not None:
         listener(built)
     return adapt(executable, built.interface, _captured(gm, built))

@@ -9,7 +9,7 @@ from torch import Tensor, fx
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils import _pytree as pytree
 
-from ..decompositions.expansion import TracedCall, traced
+from ..decompositions.expansion import TracedCall, trace_expansions
 from ..decompositions.table import table
 from ..fx.aliases import is_dense
 from ..fx.dtypes import REAL
@@ -110,7 +110,7 @@ class Emitter:
             for n in inputs:
                 n.meta["val"] = self.value(n)
             with raw_sizes():
-                expansion = traced([TracedCall(target, args, kwargs, inputs, "")], self.fake, table())[0]
+                expansion = trace_expansions([TracedCall(target, args, kwargs, inputs, "")], self.fake, table())[0]
         finally:
             for n, value in zip(inputs, values, strict=True):
                 n.meta["val"] = value

@@ -19,7 +19,7 @@ from lamina.core.errors import CompileError, suggestion
 
 from ..fx.dtypes import CODES
 from .rules import location_of
-from .texts import by_parameter, misfit, operand_name
+from .texts import by_parameter, misfit_error, operand_name
 
 _TYPES = {getattr(torch, of.torch): of.cuda[0] for of in ELEMENT_TYPES if of.cuda}
 _BYTES = ("bool", "u8", "i8")
@@ -96,7 +96,7 @@ def call(kernel: CustomKernel, values: Mapping[str, Any], inputs: Sequence[Tenso
         elif isinstance(value, Integral | Real):
             arguments.append(int(value) if isinstance(value, Integral) else float(value))
         else:
-            raise misfit(kernel, name, f"gets {value!r}", "a kernel takes tensors, numbers and None")
+            raise misfit_error(kernel, name, f"gets {value!r}", "a kernel takes tensors, numbers and None")
     return json.dumps({"arguments": arguments, "macros": macros})
 
 
@@ -113,7 +113,7 @@ def _pointer(
     known = ELEMENTS.get(parameter.element(macros)) if parameter.is_pointer else None
     code = CODES[value.dtype]
     if known is not None and known != code and not (known in _BYTES and code in _BYTES):
-        raise misfit(kernel, name, f"is {parameter.type}, but gets a tensor of {value.dtype}")
+        raise misfit_error(kernel, name, f"is {parameter.type}, but gets a tensor of {value.dtype}")
     return operand_name(kernel, name, value, inputs, outputs)
 
 
@@ -130,7 +130,7 @@ def _macro(kernel: CustomKernel, name: str, value: Any) -> str:
         if math.isfinite(number):
             return f"({number!r}f)"
         return f"(__int_as_float(0x{'7fc00000' if number != number else '7f800000' if number > 0 else 'ff800000'}))"
-    raise misfit(kernel, name, f"gets {value!r}, which is not a constant", "numbers, dtypes and texts of C++ are")
+    raise misfit_error(kernel, name, f"gets {value!r}, which is not a constant", "numbers, dtypes and texts of C++ are")
 
 
 def block(kernel: CustomKernel) -> list[int]:

@@ -14,21 +14,21 @@ from lamina.core.layout import Layout
 
 from ..fx.ops.kernel_op import described
 from . import cuda
-from .rules import follow, location_of, result_names
+from .rules import call_rule, location_of, result_names
 from .texts import call, parameters
 
 _MOST = (2**31 - 1, 2**16 - 1, 2**16 - 1)  # blocks along x, y and z
 
 
-def serves(kernel: CustomKernel, named: Mapping[str, Any]) -> bool:
+def accepts(kernel: CustomKernel, named: Mapping[str, Any]) -> bool:
     """Returns whether the kernel is for these arguments."""
     if kernel.when is None:
         return True
     first = _settled(next(iter(kernel.variants().values())), named)
-    return bool(follow(kernel, "when", kernel.when, {**named, **first.settings}))
+    return bool(call_rule(kernel, "when", kernel.when, {**named, **first.settings}))
 
 
-def launched(
+def launch_arguments(
     kernel: CustomKernel, named: Mapping[str, Any], examples: Sequence[Tensor], listed: bool
 ) -> tuple[list[Tensor], dict[str, Any]]:
     """Returns the tensors that the kernel takes, and the other arguments of `lamina.kernel`.
@@ -59,8 +59,8 @@ def _settled(kernel: CustomKernel, named: Mapping[str, Any]) -> CustomKernel:
     """Returns the kernel with the constants and threads that its rules give for these arguments."""
     if not kernel.is_cuda:
         return kernel
-    constants = {k: follow(kernel, f"constants[{k!r}]", v, named) if callable(v) else v for k, v in kernel.constants.items()}
-    threads = follow(kernel, "threads", kernel.threads, {**named, **constants}) if callable(kernel.threads) else kernel.threads
+    constants = {k: call_rule(kernel, f"constants[{k!r}]", v, named) if callable(v) else v for k, v in kernel.constants.items()}
+    threads = call_rule(kernel, "threads", kernel.threads, {**named, **constants}) if callable(kernel.threads) else kernel.threads
     found = replace(kernel, constants=constants, threads=threads)
     cuda.block(found)
     return found
@@ -68,7 +68,7 @@ def _settled(kernel: CustomKernel, named: Mapping[str, Any]) -> CustomKernel:
 
 def _values(kernel: CustomKernel, everything: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the values of parameters by name."""
-    given = follow(kernel, "arguments", kernel.arguments, {**everything, **kernel.settings})
+    given = call_rule(kernel, "arguments", kernel.arguments, {**everything, **kernel.settings})
     if kernel.is_cuda:
         return cuda.parameters(kernel, given)
     return parameters(kernel, given)
@@ -80,10 +80,10 @@ def _said(
     """Returns the data that a launch of one variant depends on."""
     values, known = _values(kernel, everything), {**everything, **kernel.settings}
     text = cuda.call(kernel, values, inputs, outputs) if kernel.is_cuda else call(kernel, values, inputs, outputs)
-    launch = {"call": text, "grid": _grid(kernel, follow(kernel, "grid", kernel.grid, known))}
+    launch = {"call": text, "grid": _grid(kernel, call_rule(kernel, "grid", kernel.grid, known))}
     if not kernel.is_cuda:
         return {**launch, "warps": kernel.num_warps, "stages": kernel.num_stages, "threads": [], "shared": 0}
-    shared = follow(kernel, "shared", kernel.shared, known) if callable(kernel.shared) else kernel.shared
+    shared = call_rule(kernel, "shared", kernel.shared, known) if callable(kernel.shared) else kernel.shared
     return {**launch, "warps": 0, "stages": 0, "threads": cuda.block(kernel), "shared": cuda.shared(kernel, shared)}
 
 
@@ -110,7 +110,7 @@ def _outputs(kernel: CustomKernel, named: Mapping[str, Any], examples: Sequence[
     """Returns tensors like those that the kernel writes, which must match what the op promises."""
     if kernel.outputs is None:
         return list(examples)
-    given = follow(kernel, "outputs", kernel.outputs, {**named, **kernel.settings})
+    given = call_rule(kernel, "outputs", kernel.outputs, {**named, **kernel.settings})
     outputs = [given] if isinstance(given, Tensor) else given
     where = location_of(kernel.outputs)
     if not isinstance(outputs, list | tuple) or not all(isinstance(t, Tensor) for t in outputs):

@@ -28,7 +28,7 @@ from ..decompositions.table import Table
 from ..fx.locations import where
 from ..fx.ops.kernel_op import KERNEL
 from ..fx.support import has_effect
-from .launch import launched, serves
+from .launch import accepts, launch_arguments
 from .matching import Found, KernelMatcher
 from .rules import location_of, parameter_names
 
@@ -181,9 +181,9 @@ def _launch(kernel: CustomKernel, inputs: list[fx.Node], results: list[fx.Node],
     values = {node: _without_overlap(node.meta["val"]) for node in inputs}
     named = dict(zip(parameter_names(kernel.pattern), (values[node] for node in inputs), strict=True))
     try:
-        if not serves(kernel, named):
+        if not accepts(kernel, named):
             return False
-        tensors, kwargs = launched(kernel, named, [node.meta["val"] for node in results], listed=False)
+        tensors, kwargs = launch_arguments(kernel, named, [node.meta["val"] for node in results], listed=False)
     except CompileError as error:
         raise CompileError(f"{error.message}, at {where(first)}", where=error.where, remedy=error.remedy) from error
     with graph.inserting_before(first):

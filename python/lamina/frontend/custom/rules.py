@@ -8,7 +8,7 @@ from lamina.core.custom_kernel import CustomKernel, Rule
 from lamina.core.errors import CompileError, suggestion
 
 
-def follow(kernel: CustomKernel, what: str, rule: Rule, known: Mapping[str, Any]) -> Any:
+def call_rule(kernel: CustomKernel, what: str, rule: Rule, known: Mapping[str, Any]) -> Any:
     """Calls a rule with the values that it asks for and returns its result.
 
     Raises CompileError if it fails, or asks for a value that is not in `known`. what: the rule's name.

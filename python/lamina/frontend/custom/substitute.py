@@ -20,7 +20,7 @@ from lamina.core.target import Target
 from ..decompositions.table import Table, table
 from ..fx.destination import Destination
 from ..fx.ops.kernel_op import KERNEL
-from .launch import launched, serves
+from .launch import accepts, launch_arguments
 from .patterns import with_patterns
 
 
@@ -56,7 +56,7 @@ class _Substitution:
             named, original = _bound(self.op, args, kwargs)
             for kernel in self.kernels:
                 with disable_proxy_modes_tracing():
-                    fits = serves(kernel, named)
+                    fits = accepts(kernel, named)
                 if fits:
                     return _launch(kernel, *_spread(named, original))
         return NotImplemented if self.otherwise is None else self.otherwise(*args, **kwargs)
@@ -100,7 +100,7 @@ def _launch(kernel: CustomKernel, named: dict[str, Any], original: Given) -> Any
     with disable_proxy_modes_tracing():
         example = kernel.op(*original[0], **original[1])
         results = [example] if isinstance(example, Tensor) else list(example)
-        inputs, kwargs = launched(kernel, named, results, isinstance(example, list))
+        inputs, kwargs = launch_arguments(kernel, named, results, isinstance(example, list))
     results_of_launch = KERNEL(inputs, **kwargs)
     return results_of_launch[0] if isinstance(example, Tensor) else type(example)(results_of_launch)
 

@@ -81,7 +81,7 @@ def operand_name(kernel: CustomKernel, name: str, value: Tensor, inputs: Sequenc
         for i, tensor in enumerate(tensors):
             if tensor is value:
                 return f"{letter}{i}"
-    raise misfit(kernel, name, "gets a tensor that is neither an argument nor a result of the op")
+    raise misfit_error(kernel, name, "gets a tensor that is neither an argument nor a result of the op")
 
 
 def call(kernel: CustomKernel, values: Mapping[str, Any], inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> str:
@@ -101,9 +101,9 @@ def call(kernel: CustomKernel, values: Mapping[str, Any], inputs: Sequence[Tenso
 
 def _pointer(kernel: CustomKernel, parameter: Any, value: Tensor, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> str:
     if parameter.is_constexpr:
-        raise misfit(kernel, parameter.name, "is a tl.constexpr, but gets a tensor")
+        raise misfit_error(kernel, parameter.name, "is a tl.constexpr, but gets a tensor")
     if value.dtype not in _DTYPES:
-        raise misfit(kernel, parameter.name, f"gets a tensor of {value.dtype}, which Triton has no type for")
+        raise misfit_error(kernel, parameter.name, f"gets a tensor of {value.dtype}, which Triton has no type for")
     return operand_name(kernel, parameter.name, value, inputs, outputs)
 
 
@@ -126,7 +126,9 @@ def _constant(kernel: CustomKernel, name: str, value: Any) -> str:
         return repr(int(value))
     if isinstance(value, Real):
         return _float(float(value))
-    raise misfit(kernel, name, f"gets {value!r}, which is not a constant", "numbers, strings, dtypes, None and tuples of them are")
+    raise misfit_error(
+        kernel, name, f"gets {value!r}, which is not a constant", "numbers, strings, dtypes, None and tuples of them are"
+    )
 
 
 def _number(kernel: CustomKernel, parameter: Any, value: Any) -> str:
@@ -139,19 +141,19 @@ def _number(kernel: CustomKernel, parameter: Any, value: Any) -> str:
             return "1"  # Triton's launcher makes it a constexpr, too
         fits = -(2**31) <= number < 2**31
         if not -(2**63) <= number < 2**64:
-            raise misfit(kernel, parameter.name, f"gets {number}, which 64 bits do not hold")
+            raise misfit_error(kernel, parameter.name, f"gets {number}, which 64 bits do not hold")
         return f"tl.full((), {number}, {given or ('tl.int32' if fits else 'tl.int64' if number < 2**63 else 'tl.uint64')})"
     if isinstance(value, Real):
         return f"tl.full((), {_float(float(value))}, {given or 'tl.float32'})"
     if isinstance(value, torch.dtype | str):
-        raise misfit(kernel, parameter.name, f"gets {value!r}, but is not a tl.constexpr", "annotate it: tl.constexpr")
-    raise misfit(kernel, parameter.name, f"gets {value!r}", "a kernel takes tensors, numbers and None, and constants")
+        raise misfit_error(kernel, parameter.name, f"gets {value!r}, but is not a tl.constexpr", "annotate it: tl.constexpr")
+    raise misfit_error(kernel, parameter.name, f"gets {value!r}", "a kernel takes tensors, numbers and None, and constants")
 
 
 def _float(number: float) -> str:
     return repr(number) if math.isfinite(number) else f'float("{number}")'
 
 
-def misfit(kernel: CustomKernel, name: str, why: str, remedy: str = "") -> CompileError:
+def misfit_error(kernel: CustomKernel, name: str, why: str, remedy: str = "") -> CompileError:
     """Returns the CompileError for a parameter with a value that does not fit."""
     return CompileError(f"kernel {kernel.name}: parameter {name!r} {why}", where=location_of(kernel.arguments), remedy=remedy)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch._decomp import decomposition_table
 
-from .half import promoted
+from .half import promoted_dtype
 
 aten = torch.ops.aten
 
@@ -53,7 +53,7 @@ def index_fill(x: Tensor, dim: int, index: Tensor, value: Tensor) -> Tensor:
 
 def cat(parts: list[Tensor], dim: int = 0) -> Any:
     """Converts tensors of several dtypes to the one of the result."""
-    dtype = promoted(*parts)
+    dtype = promoted_dtype(*parts)
     if all(t.dtype is dtype for t in parts):
         return NotImplemented
     return aten.cat.default([t.to(dtype) for t in parts], dim)
@@ -74,9 +74,9 @@ TYPES: dict[Any, Callable[..., Any]] = {op: _typed(op, _like(i)) for op, i in _L
     aten.addr.default: _typed(
         aten.addr.default, lambda x, a, b: torch.promote_types(x.dtype, torch.promote_types(a.dtype, b.dtype))
     ),
-    aten.threshold_backward.default: _typed(aten.threshold_backward.default, lambda grad, x, threshold: promoted(grad, x)),
+    aten.threshold_backward.default: _typed(aten.threshold_backward.default, lambda grad, x, threshold: promoted_dtype(grad, x)),
     aten.index_fill.int_Tensor: index_fill,
     aten.cat.default: cat,
     **{op: _softmax_backward(op) for op in (aten._softmax_backward_data.default, aten._log_softmax_backward_data.default)},
-    aten.block_diag.default: _typed(aten.block_diag.default, lambda blocks: promoted(*blocks)),
+    aten.block_diag.default: _typed(aten.block_diag.default, lambda blocks: promoted_dtype(*blocks)),
 }

@@ -65,7 +65,7 @@ def is_composite(target: torch._ops.OpOverload) -> bool:
     return key in target.py_kernels or torch._C._dispatch_has_kernel_for_dispatch_key(target.name(), key)
 
 
-def stays(target: torch._ops.OpOverload, decompositions: Table) -> bool:
+def is_kept_call(target: torch._ops.OpOverload, decompositions: Table) -> bool:
     """Returns whether tracing a call of the op records just that call."""
     if target in decompositions or target in _UNLIKE_CALLED or any(tag in target.tags for tag in _UNTRACED):
         return False
@@ -112,7 +112,7 @@ class TracedCall:
     source: str
 
 
-def unexpanded(call: TracedCall, fake: FakeTensorMode) -> Expansion:
+def kept_call_expansion(call: TracedCall, fake: FakeTensorMode) -> Expansion:
     """Returns the expansion of a call that stays as it is."""
     graph = fx.Graph()
     places = {node: _placeholder(graph, node, i) for i, node in enumerate(call.inputs)}
@@ -122,7 +122,7 @@ def unexpanded(call: TracedCall, fake: FakeTensorMode) -> Expansion:
     return Expansion((made,), tuple(places.values()), made, _shared((made,), call.inputs), fx.GraphModule({}, fx.Graph()))
 
 
-def traced(calls: Sequence[TracedCall], fake: FakeTensorMode, decompositions: Table) -> list[Expansion]:
+def trace_expansions(calls: Sequence[TracedCall], fake: FakeTensorMode, decompositions: Table) -> list[Expansion]:
     """Returns the expansions of calls, decomposed by a table.
 
     All calls go through one trace, as a trace has a fixed cost; each has arguments of its own.

@@ -14,7 +14,7 @@ _OF_ANY = (torch.ops.aten.constant_pad_nd.default,)
 """Ops whose decompositions only move elements, which may be complex."""
 
 
-def guarded(op: torch._ops.OpOverload, decomposition: Callable[..., Any]) -> Callable[..., Any]:
+def with_guards(op: torch._ops.OpOverload, decomposition: Callable[..., Any]) -> Callable[..., Any]:
     """Wraps a decomposition of `op`: it takes a number as its first tensor, too, and leaves complex tensors to ATen.
 
     Decompositions are written for real tensors, except for those that only move elements.

@@ -18,18 +18,18 @@ def wide_dtype(dtype: torch.dtype) -> torch.dtype:
     return torch.float32 if dtype in HALF else dtype
 
 
-def wide(x: Tensor) -> Tensor:
+def in_compute_dtype(x: Tensor) -> Tensor:
     """Returns `x` in the dtype that it is computed in."""
     return x.to(torch.float32) if x.dtype in HALF else x
 
 
-def promoted(*args: Any) -> torch.dtype:
+def promoted_dtype(*args: Any) -> torch.dtype:
     """Returns the dtype of a pointwise op's result: tensors with dimensions outrank 0-d tensors, both outrank Python numbers."""
     _, result = elementwise_dtypes(*args, type_promotion_kind=ELEMENTWISE_TYPE_PROMOTION_KIND.DEFAULT)
     return result
 
 
-def rounded(value: float, dtype: torch.dtype) -> float:
+def rounded_number(value: float, dtype: torch.dtype) -> float:
     """Returns a number as a half type holds it. Makes no tensor: it would become part of the graph being traced."""
     if not math.isfinite(value):
         return value
@@ -46,7 +46,7 @@ def rounded(value: float, dtype: torch.dtype) -> float:
 
 def is_exact(value: float, dtype: torch.dtype) -> bool:
     """Returns whether a half type holds a number exactly."""
-    return math.isnan(value) or rounded(value, dtype) == value
+    return math.isnan(value) or rounded_number(value, dtype) == value
 
 
 def in_f32(fn: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -59,7 +59,7 @@ def in_f32(fn: Callable[..., Tensor]) -> Callable[..., Tensor]:
     @wraps(fn)
     def run(*args: Any, **kwargs: Any) -> Any:
         """Computes in f32 and rounds the result."""
-        result = promoted(*(a for a in (*args, *kwargs.values()) if isinstance(a, Tensor)))
+        result = promoted_dtype(*(a for a in (*args, *kwargs.values()) if isinstance(a, Tensor)))
         out = fn(*(_widen(a) for a in args), **{k: _widen(a) for k, a in kwargs.items()})
         return out.to(result) if isinstance(out, Tensor) and result.is_floating_point else out
 
@@ -80,4 +80,4 @@ def of_floats(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _widen(arg: Any) -> Any:
-    return wide(arg) if isinstance(arg, Tensor) else arg
+    return in_compute_dtype(arg) if isinstance(arg, Tensor) else arg

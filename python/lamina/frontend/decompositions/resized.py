@@ -41,17 +41,17 @@ class ResizedAxis:
         """Returns the elements that results `j`, a tensor or array of floats, read."""
         last = self.size - 1
         if self.kind.startswith("nearest"):
-            return [(within(floor((j + 0.5 if self.kind == "nearest-exact" else j) * self.scale), last), None)]
+            return [(clamp_positions(floor((j + 0.5 if self.kind == "nearest-exact" else j) * self.scale), last), None)]
         at = j * self.scale if self.align else (j + 0.5) * self.scale - 0.5
         if self.kind == "linear":
-            at = within(at, last)
+            at = clamp_positions(at, last)
             low = floor(at)
             part = at - low
-            return [(low, 1 - part), (within(low + 1, last), part)]
+            return [(low, 1 - part), (clamp_positions(low + 1, last), part)]
         low = floor(at)
         part = (at - low).clip(0, 1)
-        weights = [far(part + 1), near(part), near(1 - part), far(2 - part)]
-        return [(within(low + (k - 1), last), w) for k, w in enumerate(weights)]
+        weights = [cubic_far(part + 1), cubic_near(part), cubic_near(1 - part), cubic_far(2 - part)]
+        return [(clamp_positions(low + (k - 1), last), w) for k, w in enumerate(weights)]
 
     def floats(self, dtype: torch.dtype, device: torch.device) -> torch.dtype:
         """Returns the dtype of positions, as in eager: f64 for nearest-exact on a CPU, f32 for other nearest kinds."""
@@ -85,21 +85,21 @@ def floor(x: Any) -> Any:
     return x.floor() if isinstance(x, Tensor) else np.floor(x)
 
 
-def within(x: Any, last: Any) -> Any:
+def clamp_positions(x: Any, last: Any) -> Any:
     """Returns positions, a tensor or array, clamped from 0 to the last one, which may be symbolic."""
     if isinstance(last, int):
         return x.clip(0, last)
     return torch.minimum(x, torch.full((), last, dtype=x.dtype, device=x.device)).clamp(min=0)  # in range if `last` wraps, too
 
 
-def near(x: Any, derivative: int = 0) -> Any:
+def cubic_near(x: Any, derivative: int = 0) -> Any:
     """Returns the cubic convolution's weight at a distance of at most 1, or its first derivative."""
     if derivative:
         return (3 * (_CUBIC + 2) * x - 2 * (_CUBIC + 3)) * x
     return ((_CUBIC + 2) * x - (_CUBIC + 3)) * x * x + 1
 
 
-def far(x: Any, derivative: int = 0) -> Any:
+def cubic_far(x: Any, derivative: int = 0) -> Any:
     """Returns the cubic convolution's weight at a distance from 1 to 2, or its first derivative."""
     if derivative:
         return (3 * _CUBIC * x - 10 * _CUBIC) * x + 8 * _CUBIC

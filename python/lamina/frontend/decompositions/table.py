@@ -18,7 +18,7 @@ from lamina.kernels.library import LIBRARY
 
 from .dtypes import TYPES
 from .eager_layout import as_eager, is_composed_by_torch
-from .guard import guarded
+from .guard import with_guards
 from .ops.embedding import EMBEDDINGS
 from .ops.empty import EMPTY
 from .ops.foreach import FOREACH
@@ -89,11 +89,11 @@ def table() -> Table:
     for op in [op for op in base if op in KEPT or str(op) in LIBRARY]:
         del base[op]
     laid_out = {op: fn if is_composed_by_torch(op) else as_eager(op, fn) for op, fn in base.items()}
-    return laid_out | {op: guarded(op, fn) for op, fn in own().items()}
+    return laid_out | {op: with_guards(op, fn) for op, fn in own_decompositions().items()}
 
 
 @cache
-def own() -> Table:
+def own_decompositions() -> Table:
     """Returns the table's decompositions that Lamina wrote or chose."""
     found: Table = {op: decomposition_table[op] for op in FROM_TORCH}
     for part in (

@@ -18,7 +18,7 @@ from lamina.report.explanation import Break, Graph, Guard, Peaks, Unfused
 from lamina.report.gpu import gpu_peaks, graph_status, step_seconds_on_gpu
 from lamina.report.measure import step_seconds
 from lamina.report.roofline import peaks
-from lamina.report.unfused import count
+from lamina.report.unfused import count_unfused
 from lamina.runtime.recording.graph_status import Status
 
 from ..capture.size_relations import SizeRelations
@@ -109,7 +109,7 @@ class ExplainBackend:
         def watch(path: str, module: Any) -> None:
             """Counts the ops of a part before they are fused."""
             if len(parts) not in before and path.startswith(_FUSION):
-                before[len(parts)] = count(module)
+                before[len(parts)] = count_unfused(module)
 
         def listen(part: Compiled | None) -> None:
             """Collects the compiled parts; None means that all are compiled again."""

@@ -10,7 +10,7 @@ aten = torch.ops.aten
 _POINTWISE = {aten.hardswish.default, aten.leaky_relu.default, aten.dropout.default}  # not tagged by some version of torch
 
 
-def functional(target: object) -> torch._ops.OpOverload | None:
+def functional_variant(target: object) -> torch._ops.OpOverload | None:
     """Returns the functional variant of an in-place pointwise op: aten.relu.default for aten.relu_.default. None for other ops."""
     if not isinstance(target, torch._ops.OpOverload) or target.namespace != "aten" or not target._schema.is_mutable:
         return None
@@ -30,10 +30,10 @@ def _takes(target: torch._ops.OpOverload) -> list[str]:
     return [str(a.type) for a in target._schema.arguments]
 
 
-def rewritten(graph: fx.Graph) -> dict[fx.Node, tuple[fx.Node, ...]] | None:
+def same_tensors(graph: fx.Graph) -> dict[fx.Node, tuple[fx.Node, ...]] | None:
     """Maps each in-place node to itself and the earlier nodes that are the same tensor. None if a node writes to memory that the
     graph does not compute, or that is read later in another layout (`part = x[0]; x += 1; part * 2`)."""
-    same_tensors: dict[fx.Node, tuple[fx.Node, ...]] = {}
+    same_as: dict[fx.Node, tuple[fx.Node, ...]] = {}
     groups: dict[int, list[fx.Node]] = {}
     order = {node: i for i, node in enumerate(graph.nodes)}
     for node in order if any(map(_is_mutable, order)) else ():
@@ -42,15 +42,15 @@ def rewritten(graph: fx.Graph) -> dict[fx.Node, tuple[fx.Node, ...]] | None:
             groups.setdefault(storage(one), []).append(node)
         if not _is_mutable(node):
             continue
-        if functional(node.target) is None or not isinstance(value, Tensor):
+        if functional_variant(node.target) is None or not isinstance(value, Tensor):
             return None
         group = groups[storage(value)]
         same = tuple(other for other in group if [*map(layout, tensors(other))] == [layout(value)])
         others = set(group).difference(same)
         if any(n.op == "placeholder" for n in group) or any(order[user] > order[node] for n in others for user in n.users):
             return None
-        same_tensors[node] = same
-    return same_tensors
+        same_as[node] = same
+    return same_as
 
 
 def is_functional(node: fx.Node) -> bool:

@@ -15,7 +15,7 @@ from .reading import is_repeatable, value, writes_to
 _NODES = 256  # the most nodes that a value may depend on
 
 
-def concrete(node: fx.Node, gm: fx.GraphModule, before: fx.Node | None = None) -> Tensor | None:
+def known_value(node: fx.Node, gm: fx.GraphModule, before: fx.Node | None = None) -> Tensor | None:
     """Returns the value of a node that depends on no argument of the graph, as of `before` (None: the end of the graph). None if
     it depends on one, or differs from call to call."""
     order = _dependencies(node, gm.graph, before)

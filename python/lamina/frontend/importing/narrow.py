@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from ..decompositions.half import HALF, promoted, rounded
+from ..decompositions.half import HALF, promoted_dtype, rounded_number
 from ..fx import support
 from ..fx.rewriter import insert, replace
 
@@ -76,7 +76,7 @@ def _promote(node: fx.Node, name: str) -> None:
         elif dtype is torch.uint8 and type(arg) is int:
             node.update_arg(i, arg & 0xFF)
         elif dtype in HALF and isinstance(arg, int | float):
-            node.update_arg(i, rounded(arg, dtype))
+            node.update_arg(i, rounded_number(arg, dtype))
 
 
 def _convert(node: fx.Node) -> None:
@@ -137,7 +137,7 @@ def _computed_in(node: fx.Node, name: str) -> torch.dtype:
     """Returns the dtype in which eager computes a call."""
     made: torch.dtype = node.meta["val"].dtype
     if name in _PAIRS and not made.is_floating_point:
-        return promoted(*(a.meta["val"] if isinstance(a, fx.Node) else a for a in node.args[:2]))
+        return promoted_dtype(*(a.meta["val"] if isinstance(a, fx.Node) else a for a in node.args[:2]))
     return torch.uint8 if made is torch.bool else made
 
 

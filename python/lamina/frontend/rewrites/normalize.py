@@ -13,7 +13,7 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 from lamina.core.errors import CompileError
 
 from ..calls.interface import Interface
-from ..calls.saved import decided_strides, free_results, own_results, roomy_results, settle, shared_results
+from ..calls.saved import decided_strides, free_results, own_results, roomy_results, set_decided_strides, shared_results
 from ..complex_numbers.rewrite import as_real
 from ..fx import support
 from ..fx.aliases import classify
@@ -85,7 +85,7 @@ def normalize(gm: fx.GraphModule) -> Normalized:
     returned = graph.graph_copy(gm.graph, {})
     end = graph.output(tuple(returned) if isinstance(returned, list | tuple) else (returned,))
     drop_tokens(graph)
-    settle(graph, decided_strides(gm))
+    set_decided_strides(graph, decided_strides(gm))
     inline(graph, gm)
     guard_divisions(graph)
     check_elements(graph)

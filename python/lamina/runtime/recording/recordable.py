@@ -21,14 +21,14 @@ def draws_first(program: Program) -> Program:
     return replace(program, steps=tuple(program.steps[i] for i in order), buffers=buffers)
 
 
-def draws(program: Program) -> int:
+def leading_draws(program: Program) -> int:
     """Returns how many draws lead the program."""
     return next((i for i, step in enumerate(program.steps) if not _is_draw(step)), len(program.steps))
 
 
-def drawn(program: Program) -> list[int]:
+def drawn_buffers(program: Program) -> list[int]:
     """Returns the buffers that the leading draws fill."""
-    leading = program.steps[: draws(program)]
+    leading = program.steps[: leading_draws(program)]
     return [ref.buffer for step in leading if isinstance(step, Call) for ref in step.owned if ref is not None]
 
 
@@ -52,9 +52,9 @@ def _named(step: Call | Launch) -> set[int]:
 
 def why_not_recorded(program: Program, tensors: str = "cuda") -> str:
     """Returns why a program with its draws first cannot be recorded, "" if it can. `tensors` is the device of its tensors."""
-    if len(program.steps) - draws(program) < 2:
+    if len(program.steps) - leading_draws(program) < 2:
         return "a single step gains nothing by it"
-    for step in program.steps[draws(program) :]:
+    for step in program.steps[leading_draws(program) :]:
         if isinstance(step, Call) and library_call(step, tensors) is None:
             found = _why_not(step)
             if found:

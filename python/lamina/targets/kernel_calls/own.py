@@ -10,7 +10,7 @@ from lamina.core.program import Call, Program
 from lamina.passes.families.select import FAMILIES
 
 
-def placed(program: Program, gpu: Gpu) -> tuple[Program, Mapping[str, Any]]:
+def place_own_kernels(program: Program, gpu: Gpu) -> tuple[Program, Mapping[str, Any]]:
     """Describes the launches of a program's calls of Lamina's kernels (see user). Returns the program and the kernels' functions by
     key."""
     sources = {callee: source for family in FAMILIES for callee, source in family.sources.items()}

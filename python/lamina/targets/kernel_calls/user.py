@@ -27,7 +27,7 @@ from ..triton.printing.printed import HEADER
 from ..triton.stages import ALIGNED, to_ptx
 from .cuda import compile_cuda
 from .hooks import function_of
-from .own import placed
+from .own import place_own_kernels
 
 _GLUON = f"{HEADER}from triton.experimental import gluon\n"
 REASON = "kernel"  # the reason of calls that stand for source kernels: users', and Lamina's own
@@ -97,7 +97,7 @@ class UserKernel:
         return ["sizes"] if self.divisors else []
 
 
-def launched(program: Program) -> tuple[Program, list[UserKernel]]:
+def as_launches(program: Program) -> tuple[Program, list[UserKernel]]:
     """Replaces a program's calls of source kernels by launches. Returns the program and the kernels; identical calls share one."""
     used_names = {step.kernel for step in program.steps if isinstance(step, Launch)}
     name_of: dict[UserKernel, str] = {}
@@ -191,7 +191,7 @@ def compile_user(kernel: UserKernel, function: Any, gpu: Gpu) -> CompiledKernel:
     if isinstance(function, CudaSource):
         return compile_cuda(kernel, function, gpu)
     try:
-        compiled = to_ptx(defined(kernel, function), kernel.pointers, gpu, warps=kernel.warps, stages=kernel.stages)
+        compiled = to_ptx(wrapper_function(kernel, function), kernel.pointers, gpu, warps=kernel.warps, stages=kernel.stages)
     except Exception as error:  # Triton raises what its stages raise
         raise _refusal(error, kernel, function) from error
     jit = "gluon.jit" if kernel.gluon else "triton.jit"
@@ -199,7 +199,7 @@ def compile_user(kernel: UserKernel, function: Any, gpu: Gpu) -> CompiledKernel:
     return CompiledKernel(kernel.symbol, renamed(compiled.text, compiled.name, kernel.symbol), compiled.needs, text)
 
 
-def defined(kernel: UserKernel, function: Any) -> Any:
+def wrapper_function(kernel: UserKernel, function: Any) -> Any:
     """Returns the generated Triton function, which calls the source function."""
     return define(kernel.symbol, kernel.text, kernel=function)
 
@@ -256,7 +256,7 @@ def take(program: Program, users: Sequence[CustomKernel], gpu: Gpu) -> tuple[Pro
 
     users  the users' kernels that the program may call
     """
-    program, ours = placed(program, gpu)
-    program, kernels = launched(program)
+    program, ours = place_own_kernels(program, gpu)
+    program, kernels = as_launches(program)
     found = {**{user.kernel.cache_key: user.kernel for user in users}, **ours}
     return program, [Awaited(kernel.symbol, partial(compile_user, kernel, found[kernel.key], gpu)) for kernel in kernels]

@@ -140,7 +140,7 @@ class NvvmBackend(Backend):
     def _as_triton(self, module: ir.Module, printed: list[triton_text.Printed], ready: Sequence[triton.Awaited]) -> str:
         """Returns all kernels as Triton text: those that Triton compiles, then the others as they would be after
         lamina-route-to-triton."""
-        texts = [triton_text.together(printed).rstrip(), *(k.compiled.text for k in ready)] if printed or ready else []
+        texts = [triton_text.module_text(printed).rstrip(), *(k.compiled.text for k in ready)] if printed or ready else []
         if has_programs(module):
             with module.context, ir.Location.unknown():
                 others = ir.Module.parse(module.operation.get_asm(enable_debug_info=True))

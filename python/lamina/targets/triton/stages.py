@@ -12,7 +12,7 @@ from typing import Any
 from lamina.core.gpu import Gpu
 from lamina.core.program import Needs
 
-from ..ptx import ptxas, release
+from ..ptx import cuda_release, ptxas
 
 EXTRA_POINTERS = 2  # parameters that Triton adds to every kernel
 ALIGNED = 16  # bytes; Triton specializes on memory with this alignment
@@ -69,7 +69,7 @@ def to_ptx(function: Any, pointers: tuple[tuple[str, int], ...], gpu: Gpu, *, wa
         if name == "ptx":
             break
     scratch, align = meta.get("global_scratch_size") or 0, meta.get("global_scratch_align") or 1
-    module = module if function.is_gluon() else waited(module)
+    module = module if function.is_gluon() else with_full_waits(module)
     return Ptx(module, meta["name"], Needs(meta["shared"], scratch, align, EXTRA_POINTERS, threads_of(module)))
 
 
@@ -84,10 +84,10 @@ def ptx_version(gpu: Gpu) -> int:
     TRITON_PTXAS_PATH, which TorchInductor sets to that of the CUDA toolkit."""
     from triton.backends.nvidia.compiler import ptx_get_version
 
-    return ptx_get_version(release(ptxas(gpu.arch)))
+    return ptx_get_version(cuda_release(ptxas(gpu.arch)))
 
 
-def waited(ptx: str) -> str:
+def with_full_waits(ptx: str) -> str:
     """Returns PTX where the last wait for wgmma in each loop that reads registers waits for all products.
 
     A `wgmma.mma_async` reads the fragments of its left operand from registers while the program goes on, so these may not be

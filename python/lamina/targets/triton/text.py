@@ -8,9 +8,9 @@ from lamina.core.errors import CompileError
 from lamina.passes.ir.reading import name_of
 
 from .printing.blocks import config_of
-from .printing.pairs import either
+from .printing.pairs import print_either
 from .printing.ping_pong import NoPingPong, PingPongPrinter
-from .printing.printed import Printed, together
+from .printing.printed import Printed, module_text
 from .printing.printer import Printer
 
 
@@ -32,7 +32,7 @@ def others(module: ir.Module) -> str:
         except CompileError as why:
             refused.append(f"# {why}")
     texts = ["# By lamina-distribute, not by Triton; here as lamina-route-to-triton would have them:", *refused]
-    return "\n".join([*texts, together(kernels).rstrip()] if kernels else texts)
+    return "\n".join([*texts, module_text(kernels).rstrip()] if kernels else texts)
 
 
 def print_kernel(function: ir.Operation, descriptors: bool) -> Printed:
@@ -57,6 +57,6 @@ def _plain(function: ir.Operation, descriptors: bool, name: str) -> Printed:
     if near.near is None:
         return plain
     apart = Printer(function, descriptors, f"{name}_apart").run()
-    text = either(name, near.parameters, near.near, (joint.name, apart.name))
+    text = print_either(name, near.parameters, near.near, (joint.name, apart.name))
     functions = tuple(dict.fromkeys((*joint.calls, *apart.calls)))
     return replace(joint, name=name, kernel="\n\n\n".join((joint.kernel, apart.kernel, text)), calls=functions)

@@ -18,7 +18,7 @@ from lamina.targets import Backend
 
 from ..question import Question
 from ..store.store import Store
-from ..tuner import Heard, Seen, ignored, may_answer, tune
+from ..tuner import Heard, Seen, ignore, may_answer, tune
 from .inputs import dtype_of
 from .parts import BuiltCandidate, ModulePart, random_inputs
 from .row_programs import RowPart
@@ -26,7 +26,7 @@ from .subgraph_extraction import Subgraph
 
 
 def annotate(
-    module: ir.Module, backend: Backend, index: int, options: Options, store: Store, heard: Heard = ignored, **seen: Unpack[Seen]
+    module: ir.Module, backend: Backend, index: int, options: Options, store: Store, heard: Heard = ignore, **seen: Unpack[Seen]
 ) -> None:
     """Writes tuning's choices on the calls of a module at the graph level that a kernel family reads; at the plan level, on the
     kernel functions that reduce rows.

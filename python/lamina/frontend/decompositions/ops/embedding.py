@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..half import HALF, wide
+from ..half import HALF, in_compute_dtype
 from ..undecided import surely
 
 aten = torch.ops.aten
@@ -114,7 +114,7 @@ def embedding_bag_weights_backward(
     """Multiplies each index's row by the gradient of its bag; the weight of padding has none."""
     if mode != _SUM or surely(indices.numel() == 0) or not surely(bags.shape[0] == indices.shape[0]):
         return NotImplemented
-    product = wide(aten.index_select.default(grad, 0, bags)) * wide(aten.embedding.default(weight, indices))
+    product = in_compute_dtype(aten.index_select.default(grad, 0, bags)) * in_compute_dtype(aten.embedding.default(weight, indices))
     return torch.where(indices != padding_idx, product.sum(1), 0.0).to(grad.dtype)
 
 
@@ -123,7 +123,7 @@ def embedding_renorm(weight: Tensor, indices: Tensor, max_norm: float, norm_type
     if surely(indices.numel() == 0):
         return weight.clone()
     at = indices.reshape(-1)
-    rows = wide(aten.index_select.default(weight, 0, at))
+    rows = in_compute_dtype(aten.index_select.default(weight, 0, at))
     norm = torch.linalg.vector_norm(rows, norm_type, 1, True)
     scaled = torch.where(norm > max_norm, rows * (max_norm / (norm + 1e-7)), rows)
     return aten.index_put.default(weight, [at], scaled.to(weight.dtype))

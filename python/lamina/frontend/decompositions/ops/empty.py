@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ..undecided import guess, surely
-from .random.uniform import turned_back
+from .random.uniform import permuted_back
 
 aten = torch.ops.aten
 
@@ -20,7 +20,7 @@ def empty(size: Sequence[int], *, memory_format: torch.memory_format | None = No
 
 def empty_permuted(size: Sequence[int], physical: Sequence[int], **kwargs: Any) -> Tensor:
     """Returns zeros. physical: the dimensions in memory order."""
-    return turned_back(torch.full([size[d] for d in physical], 0, **_typed(kwargs)), physical)
+    return permuted_back(torch.full([size[d] for d in physical], 0, **_typed(kwargs)), physical)
 
 
 def empty_strided(size: Sequence[int], strides: Sequence[int], **kwargs: Any) -> Any:

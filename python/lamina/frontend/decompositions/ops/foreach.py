@@ -14,7 +14,7 @@ aten = torch.ops.aten
 Op = Callable[..., Tensor]
 
 
-def each(op: Op) -> Callable[..., list[Tensor]]:
+def for_each(op: Op) -> Callable[..., list[Tensor]]:
     """Applies `op` to the i-th items of all lists, for every i; arguments that are not lists go to each call."""
 
     def run(*args: Any, **kwargs: Any) -> list[Tensor]:
@@ -67,7 +67,7 @@ def _decompositions() -> dict[Any, Callable[..., Any]]:
         packet = getattr(aten, f"_foreach_{name}")
         for overload in packet.overloads():
             if "out" not in overload and f"{name}.{overload}" not in _ON_HOST:
-                found[getattr(packet, overload)] = each(op)
+                found[getattr(packet, overload)] = for_each(op)
     return found
 
 

@@ -11,7 +11,7 @@ from lamina.core.sizes import at_most
 
 from ...fx.sizes import exact
 from ..undecided import greater, is_unbacked, lesser, surely
-from .random.uniform import memory_order, turned_back
+from .random.uniform import memory_order, permuted_back
 
 aten = torch.ops.aten
 
@@ -256,7 +256,7 @@ def copy(x: Tensor, src: Any, non_blocking: bool = False) -> Any:
     order = memory_order(x)
     given = src.to(x.dtype).expand(x.shape)
     turned = given if order == sorted(order) else given.permute(order)
-    return turned_back(turned.clone(memory_format=torch.contiguous_format), order)
+    return permuted_back(turned.clone(memory_format=torch.contiguous_format), order)
 
 
 INDEXING: dict[Any, Callable[..., Any]] = {

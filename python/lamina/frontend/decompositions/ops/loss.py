@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..half import wide
+from ..half import in_compute_dtype
 from .index import position
 
 aten = torch.ops.aten
@@ -20,14 +20,14 @@ def _weights(like: Tensor, target: Tensor, safe: Tensor, weight: Tensor | None, 
     keep = target != ignore
     if weight is None:
         return keep.to(like.dtype)
-    gathered = wide(weight).index_select(0, safe.reshape(-1)).reshape(safe.shape)
+    gathered = in_compute_dtype(weight).index_select(0, safe.reshape(-1)).reshape(safe.shape)
     return torch.where(keep, gathered, 0.0)
 
 
 def nll_forward(x: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore: int) -> tuple[Tensor, Tensor]:
     """Returns the loss and the sum of the weights. x: [C], [N, C] or [N, C, H, W]; target: the same without C."""
     channel = 0 if x.dim() == 1 else 1
-    w = wide(x)
+    w = in_compute_dtype(x)
     if x.dim() == 1 and target.dim() == 1:
         target = target.reshape(())
     safe = torch.where(target != ignore, target, 0)
@@ -51,13 +51,13 @@ def nll_backward(
 ) -> Tensor:
     """Computes -grad * weight at the target's class and 0 elsewhere, by comparing class numbers with the target."""
     channel = 0 if x.dim() == 1 else 1
-    g = wide(grad)
+    g = in_compute_dtype(grad)
     if x.dim() == 1:  # one sample: as in eager, the first target and the only gradient count, whatever their shapes
         target, g = target.reshape(-1)[0], g.reshape(())
     if reduction == _MEAN:
-        g = g / wide(total_weight)
+        g = g / in_compute_dtype(total_weight)
     safe = torch.where(target != ignore, target, 0)
-    per_target = -g * _weights(wide(x), target, safe, weight, ignore)
+    per_target = -g * _weights(in_compute_dtype(x), target, safe, weight, ignore)
     per_target = torch.where(target != ignore, per_target, 0.0)
     return torch.where(position(x, channel) == safe.unsqueeze(channel), per_target.unsqueeze(channel), 0.0).to(x.dtype)
 
@@ -65,7 +65,7 @@ def nll_backward(
 def multilabel_margin(x: Tensor, target: Tensor, reduction: int) -> tuple[Tensor, Tensor]:
     """Sums the margins by which classes outrank targets, of which a row has those in front of its first -1. torch's decomposition
     counts the others, too. Returns the loss and whether each class is a target, as numbers."""
-    rows, wanted = (t if t.dim() == 2 else t.reshape(1, -1) for t in (wide(x), target))
+    rows, wanted = (t if t.dim() == 2 else t.reshape(1, -1) for t in (in_compute_dtype(x), target))
     given, is_target = _targets(wanted)
     margins, counted = _margins(rows, wanted, given, is_target)
     loss = torch.where(counted, torch.clamp(margins, min=0), 0.0).sum((1, 2)) / rows.shape[1]
@@ -90,20 +90,20 @@ def _margins(rows: Tensor, wanted: Tensor, given: Tensor, is_target: Tensor) -> 
 
 def multilabel_margin_backward(grad: Tensor, x: Tensor, target: Tensor, reduction: int, flags: Tensor) -> Tensor:
     """Counts for each class the targets within its margin, and for each target the classes; takes these from the target's class."""
-    rows, wanted, is_target = (t if t.dim() == 2 else t.reshape(1, -1) for t in (wide(x), target, flags != 0))
+    rows, wanted, is_target = (t if t.dim() == 2 else t.reshape(1, -1) for t in (in_compute_dtype(x), target, flags != 0))
     given, _ = _targets(wanted)
     margins, counted = _margins(rows, wanted, given, is_target)
     within = (counted & (margins > 0)).to(rows.dtype)
     names = given.unsqueeze(2) & (wanted.unsqueeze(2) == position(rows, 1).unsqueeze(0))
     taken = torch.where(names, within.sum(2, True), 0.0).sum(1)
-    g = wide(grad).reshape(-1, 1) / (rows.numel() if reduction == _MEAN else rows.shape[1])
+    g = in_compute_dtype(grad).reshape(-1, 1) / (rows.numel() if reduction == _MEAN else rows.shape[1])
     return ((within.sum(1) - taken) * g).to(x.dtype).reshape(x.shape)
 
 
 def soft_margin_backward(grad: Tensor, x: Tensor, target: Tensor, reduction: int = _MEAN) -> Tensor:
     """Computes -grad * target * sigmoid(-target * x): torch's decomposition subtracts 1 from a sigmoid next to it."""
-    g, y = wide(grad), wide(target)
-    out = -g * y * torch.sigmoid(-y * wide(x))
+    g, y = in_compute_dtype(grad), in_compute_dtype(target)
+    out = -g * y * torch.sigmoid(-y * in_compute_dtype(x))
     return (out / x.numel() if reduction == _MEAN else out).to(x.dtype)
 
 

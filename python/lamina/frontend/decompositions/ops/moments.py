@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.fx.experimental.symbolic_shapes import guard_or_true
 
-from ..half import wide
+from ..half import in_compute_dtype
 from ..undecided import guess, surely
 
 LONG = 131072  # elements beyond which rows do not stay in a cache, or in the registers of a GPU
@@ -73,7 +73,7 @@ def _shifted(x: Tensor, dims: Sequence[int], n: int) -> Moments:
     """Returns moments about a shift near the mean, for data that many programs read once."""
     known = all(isinstance(x.shape[d], int) for d in dims)
     shift = _mean_of_batches(x, dims) if 0 in dims or not known else _mean_of_few(x, dims)
-    d = wide(x) - shift
+    d = in_compute_dtype(x) - shift
     total = d.sum(dims, True)
     squares = (d * d).sum(dims, True) - total * total / n
     return Moments(shift + total / n, squares.clamp(min=0))
@@ -92,7 +92,7 @@ def _mean_of_batches(x: Tensor, dims: Sequence[int]) -> Tensor:
             most = IMAGES if number == 0 else PIXELS
         length = min(x.shape[d], most)
         sample, left = sample.narrow(d, (x.shape[d] - length) // 2, length), left // length
-    return wide(sample).sum(dims, True) / count(sample, dims)
+    return in_compute_dtype(sample).sum(dims, True) / count(sample, dims)
 
 
 def _mean_of_few(x: Tensor, dims: Sequence[int]) -> Tensor:
@@ -102,7 +102,7 @@ def _mean_of_few(x: Tensor, dims: Sequence[int]) -> Tensor:
         element = x
         for d in dims:
             element = element.narrow(d, x.shape[d] * (2 * k + 1) // (2 * FEW), 1)
-        total = wide(element) if total is None else total + wide(element)
+        total = in_compute_dtype(element) if total is None else total + in_compute_dtype(element)
     assert total is not None
     return total / FEW
 
@@ -178,7 +178,7 @@ def _after(other: int, d: int) -> int:
 
 
 def _moments(x: Tensor, dims: list[int], over: tuple[int, ...], exact_mean: bool) -> _Part:
-    w, n = wide(x), count(x, dims)
+    w, n = in_compute_dtype(x), count(x, dims)
     if exact_mean and _in_f64(x):
         mean = w.double().sum(dims, True) / n
         shift = mean.float()

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch._decomp import decomposition_table
 from torch._prims_common import suggest_memory_format
 
-from ..half import wide, wide_dtype
+from ..half import in_compute_dtype, wide_dtype
 from ..undecided import greater
 from .moments import count, is_long, moments, on_cpu
 
@@ -45,11 +45,11 @@ def layer_norm(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Normalizes over the last dimensions. Returns the result, the mean and rstd."""
     dims = list(range(x.dim() - len(shape), x.dim()))
-    y, mean, rstd = _normalize(wide(x), dims, eps)
+    y, mean, rstd = _normalize(in_compute_dtype(x), dims, eps)
     if weight is not None:
-        y = y * wide(weight)
+        y = y * in_compute_dtype(weight)
     if bias is not None:
-        y = y + wide(bias)
+        y = y + in_compute_dtype(bias)
     saved = _statistics(x, weight, bias)
     return y.to(x.dtype).contiguous(), mean.to(saved), rstd.to(saved)
 
@@ -59,7 +59,11 @@ def group_norm(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Normalizes over groups of channels. Returns the result, and the mean and rstd as (n, group)."""
     # On a GPU dimensions are not merged: an image may lie with its channels last, where a merged row has no order of its own.
-    rows = wide(x).reshape(n, group, c // group * hxw) if on_cpu(x) else wide(x).reshape(n, group, c // group, *x.shape[2:])
+    rows = (
+        in_compute_dtype(x).reshape(n, group, c // group * hxw)
+        if on_cpu(x)
+        else in_compute_dtype(x).reshape(n, group, c // group, *x.shape[2:])
+    )
     y, mean, rstd = _normalize(rows, list(range(2, rows.dim())), eps)
     layout = suggest_memory_format(x) if on_cpu(x) else torch.contiguous_format
     y = _affine(y.reshape(x.shape), x, weight, bias).contiguous(memory_format=layout)
@@ -73,7 +77,7 @@ def rms_norm(x: Tensor, shape: Sequence[int], weight: Tensor | None = None, eps:
 
 
 def _per_channel(v: Tensor, x: Tensor) -> Tensor:
-    return wide(v).view([1, v.shape[0]] + [1] * (x.dim() - 2))
+    return in_compute_dtype(v).view([1, v.shape[0]] + [1] * (x.dim() - 2))
 
 
 def _affine(y: Tensor, x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
@@ -88,7 +92,7 @@ def batch_norm_inference(
     x: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor, running_var: Tensor, momentum: float, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Computes (x - mean) / sqrt(var + eps) * weight + bias with the running statistics."""
-    y = (wide(x) - _per_channel(running_mean, x)) * torch.rsqrt(_per_channel(running_var, x) + eps)
+    y = (in_compute_dtype(x) - _per_channel(running_mean, x)) * torch.rsqrt(_per_channel(running_var, x) + eps)
     out = _affine(y, x, weight, bias)
     if on_cpu(x):
         none = x.new_zeros((0,), dtype=_statistics(x, weight, bias, running_mean))
@@ -108,7 +112,7 @@ def batch_norm_training(
     """Returns the result, the saved mean and rstd, and the new running statistics (with the unbiased variance)."""
     dims = [0, *range(2, x.dim())]
     n = x.numel() // x.shape[1]
-    w = wide(x)
+    w = in_compute_dtype(x)
     found = moments(x, dims)
     mean, var = found.mean, found.squares / n
     rstd = torch.rsqrt(var.to(w.dtype) + eps)
@@ -177,7 +181,7 @@ def instance_norm(
     if not use_input_stats or running_mean is not None or running_var is not None:
         return NotImplemented
     dims = list(range(2, x.dim()))
-    w = wide(x)
+    w = in_compute_dtype(x)
     found = moments(x, dims)
     variance = (found.squares / count(x, dims)).to(w.dtype)
     return _affine((w - found.mean.to(w.dtype)) * torch.rsqrt(variance + eps), x, weight, bias)
@@ -195,9 +199,9 @@ def weight_norm(v: Tensor, g: Tensor, dim: int = 0) -> Any:
     """Scales v to have the norms g along `dim`. Returns the result and v's own norms. NotImplemented for other shapes of g."""
     if g.dim() != v.dim():
         return NotImplemented
-    w = wide(v)
+    w = in_compute_dtype(v)
     norm = (w * w).sum([i for i in range(v.dim()) if i != dim], True).sqrt()
-    return (w * (wide(g) / norm)).to(v.dtype), norm.to(wide_dtype(g.dtype))
+    return (w * (in_compute_dtype(g) / norm)).to(v.dtype), norm.to(wide_dtype(g.dtype))
 
 
 def weight_norm_alone(v: Tensor, g: Tensor, dim: int = 0) -> Any:
@@ -211,9 +215,9 @@ def weight_norm_backward(grad: Tensor, v: Tensor, g: Tensor, norm: Tensor, dim: 
     if g.dim() != v.dim():
         return NotImplemented
     others = [i for i in range(v.dim()) if i != dim]
-    slope, direction = wide(grad), wide(v) / norm
+    slope, direction = in_compute_dtype(grad), in_compute_dtype(v) / norm
     along = (slope * direction).sum(others, True)
-    return ((slope - direction * along) * (wide(g) / norm)).to(v.dtype), along.to(g.dtype)
+    return ((slope - direction * along) * (in_compute_dtype(g) / norm)).to(v.dtype), along.to(g.dtype)
 
 
 NORMS: dict[Any, Callable[..., Any]] = {

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 
-from ..half import HALF, in_f32, is_exact, promoted, wide_dtype
+from ..half import HALF, in_f32, is_exact, promoted_dtype, wide_dtype
 from .math import integer
 
 aten = torch.ops.aten
@@ -65,7 +65,7 @@ def lerp(x: Tensor, end: Tensor, weight: Any) -> Tensor:
 
 def clamp(x: Tensor, min: Any = None, max: Any = None) -> Tensor:
     """Clamps by maximum and minimum, which keep NaN."""
-    dtype = promoted(*(v for v in (x, min, max) if v is not None))
+    dtype = promoted_dtype(*(v for v in (x, min, max) if v is not None))
     out = x.to(dtype)
     if min is not None:
         out = torch.maximum(out, _bound(min, dtype, x))
@@ -187,7 +187,7 @@ def hardtanh(x: Tensor, min_val: float = -1, max_val: float = 1) -> Tensor:
 
 def hardtanh_backward(grad: Tensor, x: Tensor, min_val: float, max_val: float) -> Tensor:
     """Passes the gradient on strictly between the bounds, 0 elsewhere and where x is NaN."""
-    return torch.where((x > min_val) & (x < max_val), grad, 0).to(promoted(grad, x))
+    return torch.where((x > min_val) & (x < max_val), grad, 0).to(promoted_dtype(grad, x))
 
 
 def rrelu_backward(

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..half import in_f32, promoted
+from ..half import in_f32, promoted_dtype
 from ..undecided import surely
 
 aten = torch.ops.aten
@@ -43,7 +43,7 @@ def trilinear(
 
     The result has the first one's dtype.
     """
-    dtype = promoted(a, b, c)
+    dtype = promoted_dtype(a, b, c)
     dims = a.dim() + len(expand_a)
     letters = "abcdefghijklmnopqrstuvwxyz"[:dims]
     of = ["".join(x for d, x in enumerate(letters) if d not in missing) for missing in (expand_a, expand_b, expand_c)]

@@ -10,7 +10,7 @@ from ..half import HALF, wide_dtype
 from ..undecided import greater, guess, surely
 from .index import position
 from .moments import count, moments, on_cpu
-from .ordering import first
+from .ordering import first_extreme
 
 aten = torch.ops.aten
 
@@ -105,7 +105,7 @@ def _extreme(reduce: Callable[..., Tensor]) -> tuple[Callable[..., Any], Callabl
             value, at = along(x.to(torch.int8), dim, keepdim)
             return value != 0, at
         if _in_one_pass(x, dim):
-            value, at = first(x, dim % x.dim(), reduce is torch.amax)
+            value, at = first_extreme(x, dim % x.dim(), reduce is torch.amax)
             return (value, at) if keepdim else (value.squeeze(dim), at.squeeze(dim))
         kept = reduce(x, [dim], True)
         return (kept if keepdim else kept.squeeze(dim)), _first(x, kept, dim % x.dim(), keepdim)

@@ -178,7 +178,7 @@ def _bounds_of(row: Tensor) -> tuple[Tensor, Tensor]:
     return low - apart, high + apart
 
 
-def _turn(mask: Tensor) -> Tensor:
+def _rank_in_mask(mask: Tensor) -> Tensor:
     """Returns, for each element of a mask in order, how many before it and with it hold, less one."""
     few = surely(mask.numel() < 1 << 31)
     return torch.cumsum(mask.reshape(-1), 0, dtype=torch.int32 if few else torch.int64).to(torch.int64) - 1
@@ -190,7 +190,7 @@ def masked_scatter(x: Tensor, mask: Tensor, source: Tensor) -> Any:
     if mask.dtype is not torch.bool or not surely(x.numel() > 0) or not surely(source.numel() > 0):
         return NotImplemented
     x, mask = torch.broadcast_tensors(x, mask)
-    taken = aten.index.Tensor(source.reshape(-1), [torch.clamp(_turn(mask), min=0)]).view(x.shape)
+    taken = aten.index.Tensor(source.reshape(-1), [torch.clamp(_rank_in_mask(mask), min=0)]).view(x.shape)
     return torch.where(mask, taken, x)
 
 
@@ -199,7 +199,7 @@ def masked_scatter_backward(grad: Tensor, mask: Tensor, sizes: Any) -> Any:
     if mask.dtype is not torch.bool or not surely(grad.numel() > 0):
         return NotImplemented
     count = math.prod(sizes)
-    turn = torch.where(mask.expand(grad.shape).reshape(-1), _turn(mask.expand(grad.shape)), count)
+    turn = torch.where(mask.expand(grad.shape).reshape(-1), _rank_in_mask(mask.expand(grad.shape)), count)
     return aten.index_put.default(grad.new_zeros(count + 1), [turn], grad.reshape(-1)).narrow(0, 0, count).view(sizes)
 
 

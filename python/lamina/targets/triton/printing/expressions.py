@@ -4,7 +4,7 @@ import math
 from collections.abc import Hashable, Sequence
 
 from .math import FUNCTIONS
-from .ops import applied, choice
+from .ops import op_text, typed_select_operands
 
 INDENT = "    "
 BESIDE_ONE = {"math.erf": "erf_beside_one"}
@@ -36,10 +36,10 @@ class Expressions:
         """
         operands = self._operands(op, values)
         if op == "arith.select" and all(v in self.literals for v in values[1:]):
-            operands = choice(operands, dtype)
+            operands = typed_select_operands(operands, dtype)
         if beside_one:
             return self._call(BESIDE_ONE[op], *operands)
-        text = applied(op, operands, dtype, predicate, source)
+        text = op_text(op, operands, dtype, predicate, source)
         self.calls.update(dict.fromkeys(name for name in FUNCTIONS if text and text.startswith(f"{name}(")))
         return text
 

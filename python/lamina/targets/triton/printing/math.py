@@ -3,7 +3,7 @@
 from lamina.passes.lower.polynomials.error_function import LARGE, SMALL
 from lamina.passes.lower.polynomials.hyperbolic import TANH
 
-from .ops import applied
+from .ops import op_text
 
 _JOINED = tuple(
     f"arith.{op}" for op in "addf mulf maximumf minimumf maxnumf minnumf addi muli maxsi minsi maxui minui andi ori xori".split()
@@ -29,10 +29,10 @@ def _function(name: str, says: str, *lines: str) -> str:
 
 
 def _joining(op: str) -> str:
-    return f"@triton.jit\ndef {joining(op)}(a, b):\n    return {applied(op, ('a', 'b'), '')}"
+    return f"@triton.jit\ndef {combine_function(op)}(a, b):\n    return {op_text(op, ('a', 'b'), '')}"
 
 
-def joining(op: str) -> str:
+def combine_function(op: str) -> str:
     """Returns the name of the Triton function for a binary arith op, as tl.reduce and tl.associative_scan take it."""
     return f"join_by_{op.partition('.')[2]}"
 
@@ -78,7 +78,7 @@ FUNCTIONS = {
         f"tail = tl.exp2(({_horner('a', _TAIL[::-1])}) * a - 1.0)",
         "return tl.maximum(x, 0.0, propagate_nan=tl.PropagateNan.ALL) - a * tail",
     ),
-    **{joining(op): _joining(op) for op in _JOINED},
+    **{combine_function(op): _joining(op) for op in _JOINED},
     "join_steps": JOIN_STEPS,
     "join_log_sums": JOIN_LOG_SUMS,
     "random_bits": RANDOM_BITS,

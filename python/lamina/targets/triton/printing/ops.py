@@ -64,13 +64,13 @@ _BY_DTYPE: dict[str, dict[str, str]] = {
 }
 
 
-def choice(operands: Sequence[str], dtype: str) -> list[str]:
+def typed_select_operands(operands: Sequence[str], dtype: str) -> list[str]:
     """Returns the operands of arith.select between two literals, with a type: Triton would take them for i32 or f32."""
     condition, one, other = operands
     return [condition, one if dtype in ("i1", "i32", "f32") else f"tl.full([], {one}, {TYPES[dtype]})", other]
 
 
-def applied(op: str, operands: Sequence[str], dtype: str, predicate: int | None = None, source: str = "") -> str | None:
+def op_text(op: str, operands: Sequence[str], dtype: str, predicate: int | None = None, source: str = "") -> str | None:
     """Returns the text of an op with results of `dtype`; None for one without a Triton form. source: the first operand's dtype."""
     form = _FORMS.get(op if predicate is None else f"{op} {predicate}")
     known = {name: texts[dtype] for name, texts in _BY_DTYPE.items() if dtype in texts}

@@ -44,7 +44,7 @@ class Pairs(TritonLoops):
         if any(read.name != "vector.transfer_read" for read in reads):
             return False
         first, second = map(self._tile_of, reads)
-        if first is None or second is None or not (alike(first, second) and first.across and len(first.blocks) < DIMENSIONS):
+        if first is None or second is None or not (can_pair(first, second) and first.across and len(first.blocks) < DIMENSIONS):
             return False
         rows, columns = ir.VectorType(dots[0].result.type).shape
         self._line(f"acc = tl.full(({rows}, {2 * columns}), {self.literals[loop.operands[3]]}, tl.float32)")
@@ -70,13 +70,13 @@ class Pairs(TritonLoops):
         return f"{blocks}.load([{', '.join(('0', *first.places))}]).reshape({2 * columns}, {k}).T"
 
 
-def alike(first: TritonTile, second: TritonTile) -> bool:
+def can_pair(first: TritonTile, second: TritonTile) -> bool:
     """Returns whether two blocks differ only in their memory, and lie so that they can be side by side."""
     same = all(getattr(first, key) == getattr(second, key) for key in ("sizes", "steps", "blocks", "places"))
     return same and first.source != second.source and first.across == second.across
 
 
-def either(name: str, parameters: str, near: tuple[str, str], forms: tuple[str, str]) -> str:
+def print_either(name: str, parameters: str, near: tuple[str, str], forms: tuple[str, str]) -> str:
     """Prints a kernel that calls the first of two forms where two of its parameters are near each other, else the second."""
     distance = "apart = tl.abs({}.to(tl.int64) - {}.to(tl.int64))".format(*near)
     tests = (f"(apart > 0) & (apart < {FARTHEST})", "")

@@ -23,7 +23,7 @@ from .descriptors import TritonTile
 from .expressions import INDENT
 from .math import FUNCTIONS
 from .ops import TYPES
-from .pairs import alike
+from .pairs import can_pair
 from .printed import Printed
 from .printer import Printer
 
@@ -198,7 +198,7 @@ class PingPongPrinter(Printer):
         self.place, self.lines = self.lines, []
         self.loop = f"for k in range({low}, {high}, {step}):"
         left, *rights = (self._factor(v) for v in (dots[0].operands[0], *(dot.operands[1] for dot in dots)))
-        joint = len(rights) == 2 and alike(*rights) and (rights[0].across or rights[0].blocks[-1] % _SWIZZLED == 0)
+        joint = len(rights) == 2 and can_pair(*rights) and (rights[0].across or rights[0].blocks[-1] % _SWIZZLED == 0)
         rings = [self._ring(left), *([self._ring(*rights)] if joint else map(self._ring, rights))]
         rows, columns = ir.VectorType(op.results[0].type).shape
         if rows * columns * len(dots) > _ACCUMULATED * _LANES:

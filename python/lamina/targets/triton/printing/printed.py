@@ -36,14 +36,14 @@ class Printed:
     @property
     def text(self) -> str:
         """A module that defines the kernel."""
-        return together([self])
+        return module_text([self])
 
     def instead(self, why: str) -> "Printed":
         """Copies the kernel, labeled as the fallback for a ping-pong kernel that cannot be used."""
         return replace(self, kernel=f"# No ping-pong: {why}\n{self.kernel}", note="no ping-pong")
 
 
-def together(kernels: Sequence[Printed]) -> str:
+def module_text(kernels: Sequence[Printed]) -> str:
     """Returns the text of a module with several kernels."""
     called = dict.fromkeys(name for k in kernels for name in k.calls)
     imports = "".join(dict.fromkeys(k.imports for k in kernels))

@@ -7,8 +7,8 @@ from lamina.passes.ir.reading import SORT, combining_op, neutral_element
 
 from .blocks import TritonBlocks
 from .expressions import literal
-from .math import joining
-from .ops import applied
+from .math import combine_function
+from .ops import op_text
 
 
 class Reductions(TritonBlocks):
@@ -24,7 +24,7 @@ class Reductions(TritonBlocks):
         block, *start = op.operands
         name = combining_op(op)
         text = self._reduced(name, self._padded(block, name))
-        self._set(op.result, applied(name, [text, self._value(start[0])], "") or "" if start else text)
+        self._set(op.result, op_text(name, [text, self._value(start[0])], "") or "" if start else text)
 
     def _scan(self, op: ir.Operation) -> None:
         x, carry = op.operands
@@ -36,7 +36,7 @@ class Reductions(TritonBlocks):
             self._scanned(op, f"join_log_sums({self._typed(carry)}, {block})")
             return
         self._line(f"{block} = tl.associative_scan({self._block(x)}, 0, {self._joining(name)})")
-        self._scanned(op, applied(name, [self._typed(carry), block], "") or "")
+        self._scanned(op, op_text(name, [self._typed(carry), block], "") or "")
 
     def _sort(self, op: ir.Operation) -> None:
         self._set(op.result, f"tl.sort({self._padded(op.operands[0], SORT)})")
@@ -65,8 +65,8 @@ class Reductions(TritonBlocks):
 
     def _joining(self, name: str) -> str:
         """Returns the name of the function that combines two numbers."""
-        self.calls[joining(name)] = None
-        return joining(name)
+        self.calls[combine_function(name)] = None
+        return combine_function(name)
 
     def _padded(self, block: ir.Value, name: str) -> str:
         """Returns a block with the neutral element of the op `name` in lanes past the tile program's."""
@@ -84,7 +84,7 @@ class Reductions(TritonBlocks):
         block = self._fresh()
         self._line(f"{block} = {self._threads(self._padded(x, 'arith.maximumf'), x, largest)}")
         inner = self._reduced("arith.maximumf", self._reduced("arith.maximumf", block, 2))
-        self._line(f"{new_largest} = {applied('arith.maximumf', [self._block(largest), inner], '')}")
+        self._line(f"{new_largest} = {op_text('arith.maximumf', [self._block(largest), inner], '')}")
         shift = f"tl.where({new_largest} == float('-inf'), 0.0, {new_largest})"
         power = self._fresh()
         self._line(f"{power} = tl.exp({block} - {shift}[None, :, None])")

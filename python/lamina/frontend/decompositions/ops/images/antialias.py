@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from ...half import in_f32
-from ...resized import ResizedAxis, resized_axes, within
+from ...resized import ResizedAxis, clamp_positions, resized_axes
 from ...undecided import surely
-from .resize import entries, scales_of
+from .resize import overloads_of, scales_of
 
 aten = torch.ops.aten
 
@@ -98,7 +98,7 @@ class _Filter:
 
 
 def _whole(places: Tensor, size: int) -> Tensor:
-    return within(places.to(torch.int32), size - 1)  # type: ignore[no-any-return]
+    return clamp_positions(places.to(torch.int32), size - 1)  # type: ignore[no-any-return]
 
 
 def _summed(x: Tensor, dim: int, places: Tensor, weights: Tensor) -> Tensor:
@@ -163,5 +163,5 @@ def _backward(weigh: Callable[[Tensor], Tensor], width: int) -> Callable[..., An
 ANTIALIASED: dict[Any, Callable[..., Any]] = {
     op: fn
     for name, weigh, width in (("bilinear", _triangle, 1), ("bicubic", _cubic, 2))
-    for op, fn in entries(f"_upsample_{name}2d_aa", _forward(weigh, width), _backward(weigh, width)).items()
+    for op, fn in overloads_of(f"_upsample_{name}2d_aa", _forward(weigh, width), _backward(weigh, width)).items()
 }

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch._decomp.decompositions import upsample_compute_output_size
 
 from ...half import in_f32
-from ...resized import ResizedAxis, floor, resized_axes, within
+from ...resized import ResizedAxis, clamp_positions, floor, resized_axes
 from ...undecided import surely
 
 aten = torch.ops.aten
@@ -69,7 +69,7 @@ def _gathered(x: Tensor, axis: ResizedAxis, places: Tensor, size: int) -> Tensor
 
     All are in range; the clamp proves it for tables that are not constant-folded.
     """
-    return x.index_select(x.dim() + axis.dim, within(places.to(torch.int32), size - 1))
+    return x.index_select(x.dim() + axis.dim, clamp_positions(places.to(torch.int32), size - 1))
 
 
 def _along(weights: Tensor, axis: ResizedAxis) -> Tensor:
@@ -232,7 +232,7 @@ def _of_sizes(single: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def entries(name: str, forward: Callable[..., Any], backward: Callable[..., Any]) -> dict[Any, Callable[..., Any]]:
+def overloads_of(name: str, forward: Callable[..., Any], backward: Callable[..., Any]) -> dict[Any, Callable[..., Any]]:
     """Returns the decompositions of an op's overloads and of its gradient, by overload."""
     packet, gradient = getattr(aten, name), getattr(aten, f"{name}_backward")
     return {packet.default: forward, packet.vec: _of_sizes(forward), gradient.default: backward}
@@ -242,10 +242,10 @@ def _table() -> dict[Any, Callable[..., Any]]:
     found: dict[Any, Callable[..., Any]] = {}
     for dims in (1, 2, 3):
         for kind, name in (("nearest", "upsample_nearest"), ("nearest-exact", "_upsample_nearest_exact")):
-            found |= entries(f"{name}{dims}d", _nearest(dims, kind), _backward(dims, kind))
+            found |= overloads_of(f"{name}{dims}d", _nearest(dims, kind), _backward(dims, kind))
     smooth = (("linear1d", 1, "linear"), ("bilinear2d", 2, "linear"), ("trilinear3d", 3, "linear"), ("bicubic2d", 2, "cubic"))
     for name, dims, kind in smooth:
-        found |= entries(f"upsample_{name}", _smooth(dims, kind), _backward(dims, kind))
+        found |= overloads_of(f"upsample_{name}", _smooth(dims, kind), _backward(dims, kind))
     return found
 
 

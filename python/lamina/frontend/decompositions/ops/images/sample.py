@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ...half import HALF, in_f32, wide_dtype
-from ...resized import far, near, within
+from ...resized import clamp_positions, cubic_far, cubic_near
 from ...undecided import surely
 from ..moments import on_cpu
 
@@ -69,8 +69,8 @@ class _Axis:
         def of(derivative: int) -> Any:
             """Evaluates the weight or its derivative at the tap's distance."""
             if isinstance(k, int):
-                return (near if k in (1, 2) else far)(distance, derivative)
-            return torch.where((k == 1) | (k == 2), near(distance, derivative), far(distance, derivative))
+                return (cubic_near if k in (1, 2) else cubic_far)(distance, derivative)
+            return torch.where((k == 1) | (k == 2), cubic_near(distance, derivative), cubic_far(distance, derivative))
 
         slope = of(1) if sloped else 0.0
         return self._tap(place, of(0), torch.where(away < 0, -slope, slope) if sloped else 0.0)
@@ -84,7 +84,7 @@ class _Axis:
         return {_LINEAR: 2, _NEAREST: 1, _CUBIC: 4}[self.mode]
 
     def _tap(self, place: Tensor, weight: Tensor | None, slope: Tensor | float) -> "_Tap":
-        index = within(place.to(torch.int32), self.size - 1).to(torch.int64)
+        index = clamp_positions(place.to(torch.int32), self.size - 1).to(torch.int64)
         return _Tap(index, (place >= 0) & (place <= self.size - 1), weight, slope)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...half import in_f32, of_floats, promoted, wide
+from ...half import in_compute_dtype, in_f32, of_floats, promoted_dtype
 
 aten = torch.ops.aten
 
@@ -24,14 +24,14 @@ def signbit(x: Tensor) -> Any:
     """Returns whether a number is negative, as are -0 and NaN with a sign."""
     if not x.dtype.is_floating_point:
         return torch.zeros_like(x) if x.dtype is torch.bool else x < 0
-    return _words(wide(x)) < 0
+    return _words(in_compute_dtype(x)) < 0
 
 
 @of_floats
 @in_f32
 def copysign(x: Tensor, sign: Tensor) -> Any:
     """Returns |x| with the sign of another number, which may be -0 or NaN."""
-    dtype = promoted(x, sign)
+    dtype = promoted_dtype(x, sign)
     if dtype not in _WORDS:
         return NotImplemented
     x, sign = torch.broadcast_tensors(x.to(dtype), sign.to(dtype))
@@ -46,7 +46,7 @@ def copysign_number(x: Tensor, sign: float) -> Any:
 
 def nextafter(x: Tensor, towards: Tensor) -> Any:
     """Returns the neighbor of `x` in a direction: the number whose magnitude, as an integer, is greater or less by one."""
-    dtype = promoted(x, towards)
+    dtype = promoted_dtype(x, towards)
     if dtype not in _WORDS:
         return NotImplemented
     x, towards = torch.broadcast_tensors(x.to(dtype), towards.to(dtype))
@@ -62,7 +62,7 @@ def frexp(x: Tensor) -> Any:
     """Splits a number into a mantissa, whose magnitude is at least 1/2 and less than 1, and an exponent of two."""
     if not x.dtype.is_floating_point:
         return NotImplemented
-    value = wide(x)
+    value = in_compute_dtype(x)
     digits, ones = _DIGITS[value.dtype], (1 << _EXPONENT[value.dtype]) - 1
     bias = ones // 2 - 1
     tiny = value.abs() < torch.finfo(value.dtype).tiny

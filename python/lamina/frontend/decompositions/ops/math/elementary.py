@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...half import in_f32, promoted
+from ...half import in_f32, promoted_dtype
 
 aten = torch.ops.aten
 
@@ -20,7 +20,7 @@ def _preferred(better: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
     def run(x: Tensor, y: Tensor) -> Tensor:
         """Takes `x` where it is better than `y`, or `y` is NaN."""
-        dtype = promoted(x, y)
+        dtype = promoted_dtype(x, y)
         x, y = x.to(dtype), y.to(dtype)
         return torch.where(better(x, y) | (y != y) if dtype.is_floating_point else better(x, y), x, y)
 
@@ -30,7 +30,7 @@ def _preferred(better: Callable[..., Tensor]) -> Callable[..., Tensor]:
 @in_f32
 def hypot(x: Tensor, y: Tensor) -> Any:
     """Computes the root of the sum of squares, scaled by a power of two where these leave the range; infinite where one side is."""
-    dtype = promoted(x, y)
+    dtype = promoted_dtype(x, y)
     if dtype not in _FAR:
         return NotImplemented
     x, y, (far, factor) = x.to(dtype).abs(), y.to(dtype).abs(), _FAR[dtype]

@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 from ....fx.ops.sort_op import SORT
-from ...half import wide
+from ...half import in_compute_dtype
 from ...undecided import guess, surely
 from .. import moments
 from ..index import position
-from ..ordering import LEAST, PLACES, elements, keys, ordered
+from ..ordering import LEAST, PLACES, elements_of, order_keys, order_of
 from ..reduce import max_dim, min_dim
 
 aten = torch.ops.aten
@@ -26,7 +26,7 @@ NETWORK, NETWORK_ON_GPU = 256, 2048  # elements of a row whose kernel is compile
 def _first(order: Tensor, k: int, dim: int) -> tuple[Tensor, Tensor]:
     """Returns the k greatest numbers of 32 bits, held in i64, and their places. With its place behind it, each number differs from
     all others, and the next one is the greatest of those that are less."""
-    numbered = keys(order, dim)
+    numbered = order_keys(order, dim)
     found = [torch.amax(numbered, [dim], True)]
     while len(found) < k:
         found.append(torch.amax(torch.where(numbered < found[-1], numbered, LEAST), [dim], True))
@@ -58,15 +58,15 @@ def topk(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = 
     if not fixed or k > MOST_FOUND or k * guess(x.shape[dim]) > MOST_READ:
         found = sort(x, dim, largest)
         return found if found is NotImplemented else tuple(t.narrow(dim, 0, k).clone() for t in found)
-    values, places = (_first if x.dtype.itemsize < 8 else _first_wide)(ordered(x, largest), k, dim)
-    return elements(values, x.dtype, largest), places
+    values, places = (_first if x.dtype.itemsize < 8 else _first_wide)(order_of(x, largest), k, dim)
+    return elements_of(values, x.dtype, largest), places
 
 
 def _ranks(x: Tensor, dim: int, descending: bool) -> Tensor:
     """Returns how many elements of its row come before each element. Zeros of both signs are equal."""
-    order = ordered(torch.where(x == 0, 0, x) if x.dtype.is_floating_point else x, descending)
+    order = order_of(torch.where(x == 0, 0, x) if x.dtype.is_floating_point else x, descending)
     if x.dtype.itemsize < 8:
-        numbered = keys(order, dim)
+        numbered = order_keys(order, dim)
         before = numbered.unsqueeze(dim) > numbered.unsqueeze(dim + 1)
     else:
         mine, other, at = order.unsqueeze(dim + 1), order.unsqueeze(dim), position(order, dim)
@@ -77,11 +77,11 @@ def _ranks(x: Tensor, dim: int, descending: bool) -> Tensor:
 def _sorted(x: Tensor, dim: int, descending: bool) -> tuple[Tensor, Tensor]:
     """Sorts the elements as integers of 32 bits with their places behind them, and the sign of a zero behind these."""
     signed = x.dtype.is_floating_point
-    order, last = ordered(torch.where(x == 0, 0, x) if signed else x, not descending), position(x, dim)
+    order, last = order_of(torch.where(x == 0, 0, x) if signed else x, not descending), position(x, dim)
     if signed:
-        last = (last << 1) + ((x == 0) & (1 / wide(x) < 0))
+        last = (last << 1) + ((x == 0) & (1 / in_compute_dtype(x) < 0))
     found = SORT((order << 32) + last, dim)
-    values, last = elements(found >> 32, x.dtype, not descending), found & PLACES
+    values, last = elements_of(found >> 32, x.dtype, not descending), found & PLACES
     return (torch.where((last & 1) != 0, -0.0, values), last >> 1) if signed else (values, last)
 
 
@@ -122,7 +122,7 @@ def mode(x: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
         return NotImplemented
     dim %= x.dim()
     count = (x.unsqueeze(dim) == x.unsqueeze(dim + 1)).sum(dim + 1).clamp(min=1)
-    order = ordered(torch.where(x == 0, 0, x) if x.dtype.is_floating_point else x, False)
+    order = order_of(torch.where(x == 0, 0, x) if x.dtype.is_floating_point else x, False)
     order = torch.where(count == count.amax([dim], True), order, LEAST)
     at = torch.where(order == order.amax([dim], True), position(x, dim), 0).amax([dim], True)
     value = torch.gather(x, dim, at)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ....fx.ops.check_op import CHECK
-from .uniform import DIGITS, drawn, memory_order, rand_like, turned_back
+from .uniform import DIGITS, draw_words, memory_order, permuted_back, rand_like
 
 aten = torch.ops.aten
 
@@ -20,14 +20,14 @@ Size = Sequence[int]
 
 def _open_uniform(size: Size, device: torch.device | None) -> Tensor:
     """Draws f32 above 0, the finer the nearer to 0, and at most 1."""
-    return ((drawn(size, device) & 2**31 - 1).float() + 0.5) * 2.0**-31
+    return ((draw_words(size, device) & 2**31 - 1).float() + 0.5) * 2.0**-31
 
 
 def _normal(size: Size, device: torch.device | None) -> Tensor:
     """Draws f32 of the standard normal distribution from two words each, after Box and Muller ("A note on the generation of random
     normal deviates", 1958), as far as 6.6 from 0."""
     radius = (-2 * _open_uniform(size, device).log()).sqrt()
-    return radius * (drawn(size, device).float() * (math.pi * 2.0**-31)).cos()
+    return radius * (draw_words(size, device).float() * (math.pi * 2.0**-31)).cos()
 
 
 def _exponential(size: Size, device: torch.device | None) -> Tensor:
@@ -51,7 +51,7 @@ def randn_like(
     if not _fits(dtype or x.dtype, None):
         return NotImplemented
     order = memory_order(torch.empty_like(x, memory_format=memory_format or torch.preserve_format))
-    return turned_back(_normal([x.shape[d] for d in order], device or x.device).to(dtype or x.dtype), order)
+    return permuted_back(_normal([x.shape[d] for d in order], device or x.device).to(dtype or x.dtype), order)
 
 
 def normal_of_size(
@@ -111,7 +111,7 @@ def randint(low: Any, high: Any, size: Size, *, dtype: torch.dtype | None = None
     """Draws integers from `low` to below `high`; NotImplemented if there are more values than a word has."""
     if not all(isinstance(n, int) for n in (low, high)) or not 0 < high - low <= 2**24 or max(abs(low), abs(high)) >= 2**62:
         return NotImplemented
-    words = drawn(size, device).long() & 2**32 - 1
+    words = draw_words(size, device).long() & 2**32 - 1
     return ((words * (high - low) >> 32) + low).to(torch.int64 if dtype is None else dtype)
 
 
@@ -119,7 +119,7 @@ def randint_like(x: Tensor, low: Any, high: Any, *, dtype: torch.dtype | None = 
     """Draws integers in the shape and memory order of x."""
     order = memory_order(torch.empty_like(x, memory_format=rest.get("memory_format") or torch.preserve_format))
     found = randint(low, high, [x.shape[d] for d in order], dtype=dtype or x.dtype, device=device or x.device)
-    return found if found is NotImplemented else turned_back(found, order)
+    return found if found is NotImplemented else permuted_back(found, order)
 
 
 DISTRIBUTIONS: dict[Any, Callable[..., Any]] = {

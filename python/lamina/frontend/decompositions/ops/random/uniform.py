@@ -19,7 +19,7 @@ aten = torch.ops.aten
 DIGITS = {torch.float32: 24, torch.float16: 11, torch.bfloat16: 8}  # bits of a significand: 2**-bits is eager's step
 
 
-def drawn(shape: Sequence[int], device: torch.device | None) -> Tensor:
+def draw_words(shape: Sequence[int], device: torch.device | None) -> Tensor:
     """Draws i32 words of this shape from a seed of their own."""
     return bits(draw_seed(device), list(shape))
 
@@ -30,9 +30,9 @@ def _kept(x: Tensor, probability: float) -> Tensor:
     if limit in (0, 2**32):
         return torch.full_like(x, bool(limit), dtype=torch.bool)
     order = memory_order(x)
-    words = drawn([x.shape[d] for d in order], x.device)
+    words = draw_words([x.shape[d] for d in order], x.device)
     mask = words < torch.full((), limit - 2**31, dtype=torch.int32, device=x.device)
-    return turned_back(mask, order)
+    return permuted_back(mask, order)
 
 
 def memory_order(x: Tensor) -> list[int]:
@@ -43,7 +43,7 @@ def memory_order(x: Tensor) -> list[int]:
     return sorted(dims, key=lambda d: guess(x.stride(d)), reverse=True)
 
 
-def turned_back(x: Tensor, order: Sequence[int]) -> Tensor:
+def permuted_back(x: Tensor, order: Sequence[int]) -> Tensor:
     """Permutes a tensor whose dimension i is `order[i]` back to the original order."""
     return x if [*order] == sorted(order) else x.permute([order.index(d) for d in range(x.dim())])
 
@@ -131,13 +131,13 @@ def rand_like(
     """Draws uniform numbers in the shape and memory order of x."""
     order = memory_order(torch.empty_like(x, memory_format=memory_format or torch.preserve_format))
     made = rand([x.shape[d] for d in order], dtype=dtype or x.dtype, device=device or x.device)
-    return made if made is NotImplemented else turned_back(made, order)
+    return made if made is NotImplemented else permuted_back(made, order)
 
 
 def _uniform(size: Sequence[int], dtype: torch.dtype, device: torch.device | None) -> Tensor:
     """Draws multiples of 2**-bits in [0, 1), with as many bits as the dtype's significand."""
     digits = DIGITS[dtype]
-    return ((drawn(size, device) & (1 << digits) - 1).float() * 2.0**-digits).to(dtype)
+    return ((draw_words(size, device) & (1 << digits) - 1).float() * 2.0**-digits).to(dtype)
 
 
 RANDOM: dict[Any, Callable[..., Any]] = {
