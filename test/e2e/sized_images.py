@@ -154,8 +154,8 @@ IMAGES: dict[str, Sized] = {
     "instance_norm": Sized(lambda a: F.instance_norm(a), lambda b, n: (x(b, 3, b + 3, n + 3),)),
     "train_instance_norm": Sized(lambda a: F.instance_norm(a), lambda b, n: (x(b, 3, n + 3),), train=True),
     # half a size, doubled, may lack one of the size
-    "skipped_connection": Sized(skipped_connection, areas),
-    "train_skipped_connection": Sized(skipped_connection, areas, train=True),
+    "skipped_connection": Sized(skipped_connection, areas, compiled=PARITIES),
+    "train_skipped_connection": Sized(skipped_connection, areas, train=True, compiled=2 * PARITIES),
     "windows": Sized(windows, lambda b, n: (x(2, 4 * b, 4 * n, 3),)),
     "windows_of_a_convolution": Sized(
         lambda a: windows(F.conv2d(a, CONV.weight.to(a.dtype), stride=2).permute(0, 2, 3, 1)),

@@ -16,6 +16,8 @@ from lamina.schedules.contraction import GemmConfig
 
 __all__ = ["compilations"]
 F = torch.nn.functional
+MORE = {"instance_norm": 2}
+"""Compilations that a GPU needs more than a CPU: statistics of a batch are one pass from 262144 elements on."""
 ROWS = ((37, 3), (2, 2), (128, 5), (129, 31), (1000, 4), (4097, 2))
 
 
@@ -29,11 +31,12 @@ def weights() -> Iterator[None]:
         held.to("cpu")
 
 
-@pytest.mark.parametrize("graph", [*GRAPHS.values(), *IMAGES.values()], ids=[*GRAPHS, *IMAGES])
-def test_one_compilation_serves_all_sizes(graph: Sized, compilations: list[int], weights: None) -> None:
+@pytest.mark.parametrize("name", [*GRAPHS, *IMAGES])
+def test_one_compilation_serves_all_sizes(name: str, compilations: list[int], weights: None) -> None:
     torch.backends.cudnn.allow_tf32 = False  # torch's default, which eager and Lamina may follow for different convolutions
+    graph: Sized = (GRAPHS | IMAGES)[name]
     sweep(graph, dynamic(graph.function), "cuda")
-    assert len(compilations) <= graph.programs
+    assert len(compilations) <= MORE.get(name, graph.programs)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)

@@ -64,7 +64,7 @@ def moments(x: Tensor, dims: Sequence[int], exact_mean: bool = True) -> Moments:
         mean = w.sum(dims, True) / n
         d = w - mean
         return Moments(mean, (d * d).sum(dims, True))
-    if not on_cpu(x) and guard_or_true(x.numel() >= SPREAD) and (0 in dims or is_long(x, dims)):
+    if not on_cpu(x) and (0 in dims or is_long(x, dims)) and guard_or_true(x.numel() >= SPREAD):
         return _shifted(x, dims, n)
     return _joined([_moments(piece, inner, over, exact_mean) for piece, inner, over in _pieces(x, dims)], n)
 
