@@ -20,7 +20,7 @@ from torch_mlir import ir
 from lamina.core.sizes import parse
 
 from .combining import ScanTensorOp, ScatterTensorOp, SortTensorOp
-from .variadic import Op
+from .variadic import Op, ops_below
 
 
 class YieldOp(Op):
@@ -243,18 +243,11 @@ def _tensors(arguments: Iterable[ir.Attribute]) -> int:
 
 def captured(op: ir.Operation) -> ir.Value | None:
     """Returns a value from outside that a group uses and that is not a constant (an op without operands); None if there is none."""
-    own: set[ir.Value] = set()
-    used: list[ir.Value] = []
-    waiting = [op]
-    while waiting:
-        for region in waiting.pop().regions:
-            for block in region.blocks:
-                own.update(block.arguments)
-                for inner in block.operations:
-                    own.update(inner.operation.results)
-                    used += inner.operation.operands
-                    waiting.append(inner.operation)
-    return next((v for v in used if v not in own and (isinstance(v, ir.BlockArgument) or len(v.owner.operation.operands))), None)
+    ops = list(ops_below(op))
+    inside = {result for inner in ops for result in inner.results}
+    inside.update(a for parent in (op, *ops) for region in parent.regions for block in region.blocks for a in block.arguments)
+    used = (v for inner in ops for v in inner.operands if v not in inside)
+    return next((v for v in used if isinstance(v, ir.BlockArgument) or len(v.owner.operation.operands)), None)
 
 
 OPS: dict[str, type[Op]] = {

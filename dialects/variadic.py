@@ -26,7 +26,7 @@ class Op:
         yield from ()
 
 
-def _ops(module: ir.Operation) -> Iterator[ir.Operation]:
+def ops_below(module: ir.Operation) -> Iterator[ir.Operation]:
     """Yields all ops below `module`, in textual order."""
     waiting = [module]
     while waiting:
@@ -40,7 +40,7 @@ def verify(module: ir.Operation, known: dict[str, type[Op]], namespaces: tuple[s
     """Verifies the ops below `module` whose names begin with one of `namespaces` against the declarations `known`. Returns pairs of
     op and error message."""
     wrong: list[tuple[ir.Operation, str]] = []
-    for op in _ops(module):
+    for op in ops_below(module):
         if not op.name.startswith(namespaces):
             continue
         declared = known.get(op.name)

@@ -170,11 +170,11 @@ class Generic:
         maps = tuple(tuple(_linear(e) for e in a.value.results) for a in op.attributes["indexing_maps"])
         reduced = reduced_loops(op)
         extents = [1] * len(reduced)
-        for operand, m in zip(operands, maps, strict=True):
-            if isinstance(operand.type, ir.RankedTensorType):
-                for n, (constant, terms) in zip(shape_of(operand), m, strict=True):
-                    if len(terms) == 1 and terms[0][1] == 1 and not constant:
-                        extents[terms[0][0]] = n
+        tensors = [(shape_of(v), m) for v, m in zip(operands, maps, strict=True) if isinstance(v.type, ir.RankedTensorType)]
+        for n, entry in (dim for shape, m in tensors for dim in zip(shape, m, strict=True)):
+            match entry:
+                case (0, ((loop, 1),)):
+                    extents[loop] = n
         block = op.regions[0].blocks[0]
         yields = tuple(terminator(block).operands)
         return Generic(op, len(operands) - len(op.results), maps, reduced, tuple(extents), block, yields)

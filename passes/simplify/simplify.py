@@ -109,28 +109,27 @@ def _adds_zero(op: ir.Operation) -> bool:
 def _apply_rules(s: RewriteScope) -> bool:
     """Applies the rules to the body until none fires, at most _ROUNDS times; returns whether any fired."""
     for count in range(_ROUNDS):
-        fired = False
-        for view in list(s.generic.block.operations):
-            inner = view.operation
-            if inner.name == "cf.assert" and _idle(inner):
-                inner.erase()
-                fired = True
-                continue
-            if inner.name == "tensor.extract":
-                mark_checked(s, inner)
-            for rule in RULES.get(inner.name, ()):
-                new = rule(s, inner)
-                if new is not None:
-                    inner.results[0].replace_all_uses_with(new)
-                    fired = True
-                    break
-        if not fired:
+        applied = [_apply_rule(s, view.operation) for view in list(s.generic.block.operations)]
+        if not any(applied):
             return count > 0
         erase_dead(s.generic.block)
     return True
 
 
-def _idle(check: ir.Operation) -> bool:
+def _apply_rule(s: RewriteScope, op: ir.Operation) -> bool:
+    """Replaces an op of the body by the first rule that applies to it, or erases a check that always holds; returns whether."""
+    if op.name == "cf.assert" and _always_holds(op):
+        op.erase()
+        return True
+    if op.name == "tensor.extract":
+        mark_checked(s, op)
+    new = next((value for rule in RULES.get(op.name, ()) if (value := rule(s, op)) is not None), None)
+    if new is not None:
+        op.results[0].replace_all_uses_with(new)
+    return new is not None
+
+
+def _always_holds(check: ir.Operation) -> bool:
     """Returns whether a check always holds, or is torch-mlir's against 1/0, which is an infinity in eager."""
     return bool(number_of(check.operands[0])) or check.attributes["msg"].value == _NO_ZERO
 

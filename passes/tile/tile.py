@@ -94,15 +94,20 @@ def _function(kernel: Kernel, program: TileProgram | None, size_bits: int) -> ir
         sizes = KernelSizes(body, dict(zip(list(body.arguments), kernel.arguments, strict=True)), size_bits)
         with ir.InsertionPoint(body):
             if program is not None:
-                number = ir.Operation.create("tile.program_id", results=[ir.IndexType.get()]).results[0]
-                memory = [sizes.flat(m) if program.flat else m for m in list(sizes.arguments)]
-                if program.spread and isinstance(program.grid, Size):
-                    sizes.value(program.grid)  # threads beyond the last program of a CTA need it
-                inputs = {a: (m, element_type(a)) for a, m in zip(kernel.inputs, memory, strict=False)}
-                program.body(Frame(body, inputs, memory[len(inputs) :], sizes), program.space, program.schedule).emit(number)
+                _emit_body(kernel, program, body, sizes)
             func.ReturnOp([])
         sizes.finish(new.operation, kernel.outside)
     return new.operation
+
+
+def _emit_body(kernel: Kernel, program: TileProgram, entry: ir.Block, sizes: KernelSizes) -> None:
+    """Emits the body of a tile function at the insertion point. entry: its block."""
+    number = ir.Operation.create("tile.program_id", results=[ir.IndexType.get()]).results[0]
+    memory = [sizes.flat(m) if program.flat else m for m in list(sizes.arguments)]
+    if program.spread and isinstance(program.grid, Size):
+        sizes.value(program.grid)  # threads beyond the last program of a CTA need it
+    inputs = {a: (m, element_type(a)) for a, m in zip(kernel.inputs, memory, strict=False)}
+    program.body(Frame(entry, inputs, memory[len(inputs) :], sizes), program.space, program.schedule).emit(number)
 
 
 def _describe(new: ir.Operation, kernel: Kernel, spread: dict[str, Any], **numbers: SizeLike) -> ir.Operation:

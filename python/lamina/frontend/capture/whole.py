@@ -62,12 +62,7 @@ def kept_composite(*ops: torch._ops.OpOverload) -> Iterator[None]:
         for op in ops:
             _inside[op] += 1
             if _inside[op] == 1:
-                _taken[op] = {key: op.py_kernels.pop(key) for key in _KEYS if key in op.py_kernels}
-                if op._overloadname == "vec":
-                    op.py_kernels.update(dict.fromkeys(_taken[op], _by_sizes(op)))
-                if op in ABOVE_AUTOGRAD:
-                    op.py_kernels[torch._C.DispatchKey.Autograd] = ABOVE_AUTOGRAD[op]
-                op._dispatch_cache.clear()
+                _take_implementations(op)
     try:
         yield
     finally:
@@ -75,7 +70,20 @@ def kept_composite(*ops: torch._ops.OpOverload) -> Iterator[None]:
             for op in ops:
                 _inside[op] -= 1
                 if _inside[op] == 0:
-                    for key in _KEYS:
-                        op.py_kernels.pop(key, None)
-                    op.py_kernels.update(_taken.pop(op))
-                    op._dispatch_cache.clear()
+                    _give_implementations_back(op)
+
+
+def _take_implementations(op: torch._ops.OpOverload) -> None:
+    _taken[op] = {key: op.py_kernels.pop(key) for key in _KEYS if key in op.py_kernels}
+    if op._overloadname == "vec":
+        op.py_kernels.update(dict.fromkeys(_taken[op], _by_sizes(op)))
+    if op in ABOVE_AUTOGRAD:
+        op.py_kernels[torch._C.DispatchKey.Autograd] = ABOVE_AUTOGRAD[op]
+    op._dispatch_cache.clear()
+
+
+def _give_implementations_back(op: torch._ops.OpOverload) -> None:
+    for key in _KEYS:
+        op.py_kernels.pop(key, None)
+    op.py_kernels.update(_taken.pop(op))
+    op._dispatch_cache.clear()

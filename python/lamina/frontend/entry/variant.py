@@ -155,17 +155,21 @@ class Variant:
         key = (needs, tuple(kinds), shared)
         if key not in self._by_autograd:
             with COMPILING, torch.set_grad_enabled(needs):
-                if key not in self._by_autograd:
-                    if not self._sizes.fit(tensors):
-                        raise ValueError("these strides have a variant of their own")
-                    module, places = _each_result_once(self.traced.program.graph_module)
-                    distinct = _each_argument_once(module.graph, args) if shared is not None else None
-                    with self._faked(args, distinct) as fakes:
-                        run = autograd(module, fakes, options=self._options, target=self._target)
-                    if not self._serves(tensors):
-                        raise ValueError("these sizes have a variant of their own")
-                    self._by_autograd[key] = run if places is None and distinct is None else _Spread(run, distinct, places)
+                if key not in self._by_autograd:  # another thread may have compiled it meanwhile
+                    self._by_autograd[key] = self._compiled_by_autograd(args, tensors, shared is not None)
         return self._by_autograd[key]
+
+    def _compiled_by_autograd(self, args: Sequence[Any], tensors: Sequence[Tensor], shares: bool) -> Run:
+        """Compiles what `by_autograd` returns. shares: whether arguments share memory that the graph writes to."""
+        if not self._sizes.fit(tensors):
+            raise ValueError("these strides have a variant of their own")
+        module, places = _each_result_once(self.traced.program.graph_module)
+        distinct = _each_argument_once(module.graph, args) if shares else None
+        with self._faked(args, distinct) as fakes:
+            run = autograd(module, fakes, options=self._options, target=self._target)
+        if not self._serves(tensors):
+            raise ValueError("these sizes have a variant of their own")
+        return run if places is None and distinct is None else _Spread(run, distinct, places)
 
     @contextmanager
     def _faked(self, args: Sequence[Any], distinct: Sequence[int] | None) -> Iterator[list[Any]]:

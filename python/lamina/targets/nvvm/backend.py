@@ -239,11 +239,10 @@ def _processors() -> int:
 def _refused(module: ir.Module) -> str:
     """Returns why a program of the module cannot run on a GPU: it has no tile.threads, or an argument that is not a memref of
     static shape. Returns "" if all can."""
-    for op in module.body.operations:
-        if "tile.grid" in op.operation.attributes:
-            if "tile.threads" not in op.operation.attributes:
-                return f"@{name_of(op.operation)} is a program for a CPU: it has no tile.threads"
-            for argument in op.operation.regions[0].blocks[0].arguments:
-                if not isinstance(argument.type, ir.MemRefType) or not argument.type.has_static_shape:
-                    return f"{argument.type} is not a memref of static shape"
+    for op in (op.operation for op in module.body.operations if "tile.grid" in op.operation.attributes):
+        if "tile.threads" not in op.attributes:
+            return f"@{name_of(op)} is a program for a CPU: it has no tile.threads"
+        for argument in op.regions[0].blocks[0].arguments:
+            if not isinstance(argument.type, ir.MemRefType) or not argument.type.has_static_shape:
+                return f"{argument.type} is not a memref of static shape"
     return ""
