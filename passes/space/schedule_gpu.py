@@ -157,6 +157,8 @@ def _pointwise(
     vec = uncrossed_width(space, merged, aligned, accesses, vector, vec)
     rows, of, extent = _others(merged, vector), traffic_of(space, merged, vector, apart), typical(vector.extent)
     if of.narrow(vec):
+        if not is_bounded(vector.extent):
+            return nvvm.narrow_of_any(vec, of)
         return nvvm.narrow(extent, vec, _rows(merged, vector, device), of, device.sm_count)
     if rows != 1 and not is_bounded(vector.extent):
         extent = min(extent, nvvm.LINE * vec)  # programs of a CTA lie side by side, so few threads to a row suit any length

@@ -1,16 +1,28 @@
-// Rows of symbolic length start amid an access, unless their length is a multiple of it: such rows have a kernel of their own.
+// Rows of symbolic length start amid an access, unless their length is a multiple of it: such rows have a kernel of their own. So have
+// short ones.
 // RUN: opt-driver %s --pass-pipeline='lamina-size-ranges{target=nvvm:sm_90a}' | FileCheck %s
 // RUN: opt-driver %s --pass-pipeline='lamina-size-ranges{target=nvvm:sm_90a},lamina-tile{target=nvvm:sm_90a}' | FileCheck %s --check-prefix=TILE
 
 // CHECK: "plan.launch"({{.*}}) {kernel = @bias_by_4, {{.*}}when = {{\[\[}}"-4*((s1~4000)//(4)) + s1~4000", 0]]}
+// CHECK-NEXT: "plan.launch"({{.*}}) {kernel = @bias_to_64, {{.*}}when = {{\[\[}}"s1~4000", 64]]}
 // CHECK-NEXT: "plan.launch"({{.*}}) {kernel = @bias, {{.*}}when = []}
 // CHECK: func.func private @bias_by_4({{.*}}) {{.*}}attributes {graph.kernel, graph.symbols = {{\[\[}}"s1", "4*((s1~4000)/(4))"]]}
+// CHECK: func.func private @bias_to_64({{.*}}) {{.*}}attributes {graph.kernel, graph.later, graph.symbols = {{\[\[}}"s1", "s1~64<=64"]]}
 // CHECK: func.func private @bias({{.*}}) {{.*}}attributes {graph.kernel, graph.later}
 
 // A row has few threads, as it may be short; programs lie side by side.
 // TILE: func.func private @bias_by_4(
 // TILE-SAME: tile.pack = 16 : i64
 // TILE-SAME: tile.threads = 8 : i64, tile.vec = 4 : i64
+
+// Elements that are read one by one are read by a warp, so that it reads whole sectors, unless a row is short.
+// TILE: func.func private @bias_to_64(
+// TILE-SAME: tile.chunks = 4 : i64
+// TILE-SAME: tile.threads = 16 : i64, tile.vec = 1 : i64
+// TILE: func.func private @bias(
+// TILE-SAME: tile.chunks = 4 : i64
+// TILE-SAME: tile.pack = 4 : i64
+// TILE-SAME: tile.threads = 32 : i64, tile.vec = 1 : i64
 #id = affine_map<(d0, d1) -> (d0, d1)>
 #column = affine_map<(d0, d1) -> (d1)>
 "plan.program"() ({

@@ -1,7 +1,9 @@
-"""Copies kernels with symbolic sizes and without reductions: one copy for rows of whole accesses, and one for any.
+"""Copies kernels with symbolic sizes and without reductions: one copy for rows of whole accesses, one for short rows, and one for
+any.
 
-Rows of other lengths start in the middle of an access, so that their elements are read or written one by one. In the kernel for
-multiples of an access the symbols are products, so that its accesses are as wide as those of known sizes.
+Rows of other lengths start in the middle of an access, so that their elements are read or written one by one: by warps, of whose
+threads most would be idle in short rows. In the kernel for multiples of an access the symbols are products, so that its accesses
+are as wide as those of known sizes.
 """
 
 from collections.abc import Iterator
@@ -11,13 +13,14 @@ from torch_mlir import ir
 
 from lamina.core.sizes import Size, SizeLike, all_symbols, exact_quotient, substituted, symbols_of
 from lamina.schedules import nvvm
+from lamina.schedules.rows import SHORTEST
 
 from ...families.choice import CHOICE
 from ...ir.affine import Axis
 from ...ir.reading import Untraceable
 from ...space.coalesce import Merged, with_length_symbols
 from ...space.direct_convolution import WINDOW
-from ...space.forms import form_of
+from ...space.forms import Form, form_of
 from ...space.scans import has_scans
 from ...space.space import Space
 from ..kernel import Kernel
@@ -30,9 +33,10 @@ _DOUBLED = 3  # times that an access is doubled to divide a symbol whose quotien
 
 
 def whole_rows(module: ir.Module, kernel: Kernel, round_half: bool) -> list[SizeRange]:
-    """Returns the multiples of a thread's access, and any length, for a kernel without reductions; [] for any other, and for one
-    whose accesses are whole at any length."""
-    sizes = _sizes(kernel, round_half) if not joins(module, kernel) else []
+    """Returns the multiples of a thread's access, short rows, and any length, for a kernel without reductions; [] for any other,
+    and for one whose accesses are whole at any length."""
+    form = _form(kernel, round_half) if not joins(module, kernel) else None
+    sizes = _sizes(*form) if form is not None else []
     step = whole_access(kernel) if sizes else 1
     symbols: dict[str, SizeLike] = {}
     lengths: dict[Size, Size] = {}
@@ -45,7 +49,18 @@ def whole_rows(module: ir.Module, kernel: Kernel, round_half: bool) -> list[Size
             symbols |= found.symbols
             lengths |= found.lengths
             when.append((found.divided, 0))
-    return [SizeRange(f"by_{step}", tuple(when), symbols, lengths), SizeRange()] if when else []
+    if form is None or not when:
+        return []
+    return [SizeRange(f"by_{step}", tuple(when), symbols, lengths), *_short(form[1]), SizeRange()]
+
+
+def _short(form: Form) -> Iterator[SizeRange]:
+    """Yields the range of short rows, unless the kernel transposes tiles or no symbol decides the length."""
+    extent = form.vector.extent if form.vector is not None and form.crossed is None else 0
+    length = LinearLength.of(extent) if isinstance(extent, Size) else None
+    symbol = length.within(0, SHORTEST, 1, SHORTEST) if length is not None else None
+    if length is not None and symbol is not None:
+        yield SizeRange(f"to_{SHORTEST}", ((extent, SHORTEST),), *length.replaced(symbol))
 
 
 @dataclass(frozen=True)
@@ -73,20 +88,25 @@ def _multiple(size: SizeLike, step: int) -> _Multiple | None:
     return None
 
 
-def _sizes(kernel: Kernel, round_half: bool) -> list[Size]:
-    """Returns the symbolic sizes that decide where the accesses of a kernel without reductions start and end: the sides of a matrix
-    that it transposes in tiles, else what is read and written along its vector axis; none for other kernels."""
+def _form(kernel: Kernel, round_half: bool) -> tuple[Space, Form] | None:
+    """Returns the iteration space and the form of a kernel without reductions whose schedule is open; None for others."""
     chosen = any(name in kernel.function.attributes for name in (CHOICE, WINDOW))
     if chosen or not any(argument.symbolic for argument in kernel.arguments):
-        return []
+        return None
     try:
         space = kernel.space(round_half)
     except Untraceable:
-        return []
+        return None
     form = form_of(space, nvvm.NvvmConfig)
+    return None if space.columns or (has_scans(space) and form.crossed is None) else (space, form)
+
+
+def _sizes(space: Space, form: Form) -> list[Size]:
+    """Returns the symbolic sizes that decide where the accesses of a kernel without reductions start and end: the sides of a matrix
+    that it transposes in tiles, else what is read and written along its vector axis."""
     if form.crossed is not None and form.vector is not None:
         return _symbolic(form.vector.extent, form.crossed.extent)
-    if space.columns or has_scans(space) or form.vector is None or form.merged.rows == (form.vector,):
+    if form.vector is None or form.merged.rows == (form.vector,):
         return []
     return _symbolic(form.vector.extent, *_offsets(space, form.merged, form.vector))
 

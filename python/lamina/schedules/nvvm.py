@@ -23,6 +23,7 @@ COLUMNS = 32  # columns of one CTA at least, where there is much to read: four a
 PAIR = 2  # threads of one row at least, where there is little to read: whole sectors
 LITTLE = 1 << 20  # elements below which there is little to read
 COLUMN_ROWS = 4  # rows of one team at least
+FEW_ROWS = 16  # that one thread adds up alone, where there are columns for all threads of a GPU
 PARTS = 32  # parts of a sum that are worth a second kernel, where a call decides how many there are
 FILLED = 0.85  # least share of a program's threads with work
 LINE = 8  # neighboring threads whose widest accesses make a line of the cache
@@ -129,7 +130,6 @@ def narrow(extent: int, vec: int, rows: int, of: Traffic, sms: int) -> tuple[Nvv
     """
     accesses = -(-extent // vec)
     most_threads = min(128, power_of_two(accesses))
-    most_chunks = max(min(NARROW_ELEMENTS, NARROW_LOADS // max(of.loads, 1)) // vec, 1)
 
     def fits(threads: int, chunks: int) -> bool:
         """Returns whether the threads fill the GPU, and none of their chunks is empty."""
@@ -137,16 +137,32 @@ def narrow(extent: int, vec: int, rows: int, of: Traffic, sms: int) -> tuple[Nvv
         return chunks == 1 or (busy and (chunks - 1) * threads < accesses)
 
     def cost(threads: int, chunks: int) -> float:
-        """Returns the relative time of a schedule: idle lanes, latency and partly read sectors."""
-        waste = round_up(accesses, threads * chunks) / accesses
-        waiting = 1 + NARROW_LATENCY / min(chunks * vec * max(of.read, of.item), NARROW_ENOUGH)
-        shared = 1 + SECTOR / (2 * min(threads, WARP) * vec * of.item)
-        return waste * waiting * shared * (1 + RUN_COST * of.runs)
+        """Returns the relative time of a schedule, with that of idle lanes."""
+        return round_up(accesses, threads * chunks) / accesses * _narrow_cost(vec, threads, chunks, of)
 
-    shapes = [(t, c) for t in (8, 16, 32, 64, 128) if t <= max(most_threads, 8) for c in range(1, most_chunks + 1)]
+    shapes = [(t, c) for t in (8, 16, 32, 64, 128) if t <= max(most_threads, 8) for c in range(1, _narrow_chunks(vec, of) + 1)]
     threads, chunks = min((shape for shape in shapes if fits(*shape)), key=lambda s: (round(cost(*s), 2), -s[0], s[1]))
     of_row = min(threads, most_threads)
     return NvvmConfig(of_row, vec, chunks, pack=max(128 // of_row, 1)), cost(threads, chunks)
+
+
+def narrow_of_any(vec: int, of: Traffic) -> tuple[NvvmConfig, float]:
+    """Returns the same where a call decides how long rows are: a warp to a row, which reads whole sectors, each thread in a few
+    accesses. What a longer row takes at once would be idle in a short one."""
+    chunks = min(_narrow_chunks(vec, of), WALK_CHUNKS)
+    return NvvmConfig(WARP, vec, chunks, pack=128 // WARP), _narrow_cost(vec, WARP, chunks, of)
+
+
+def _narrow_chunks(vec: int, of: Traffic) -> int:
+    """Returns how many narrow accesses a thread may make, by its registers and the length of its code."""
+    return max(min(NARROW_ELEMENTS, NARROW_LOADS // max(of.loads, 1)) // vec, 1)
+
+
+def _narrow_cost(vec: int, threads: int, chunks: int, of: Traffic) -> float:
+    """Returns the relative time of an element: latency, partly read sectors and divisions."""
+    waiting = 1 + NARROW_LATENCY / min(chunks * vec * max(of.read, of.item), NARROW_ENOUGH)
+    shared = 1 + SECTOR / (2 * min(threads, WARP) * vec * of.item)
+    return waiting * shared * (1 + RUN_COST * of.runs)
 
 
 def idle(extent: int, vec: int) -> bool:
@@ -241,6 +257,8 @@ def column_reduction(extent: int, vec: int, reduced: int, rows: int, sms: int) -
     while threads > least and narrower(threads):
         threads //= 2
     teams = min(COLUMN_THREADS // threads, power_of_two(max(reduced // COLUMN_ROWS, 1)))
+    if reduced <= FEW_ROWS and rows * accesses >= sms * BUSY:
+        teams = 1  # whose threads have all loads in flight at once, and nothing to add up
     pack = max(128 // threads, 1) if teams == 1 else 1  # an SM holds too few CTAs of a warp to be full
     return NvvmConfig(threads, vec, 1, pack=pack, teams=teams, resident=COLUMN_CTAS)
 
