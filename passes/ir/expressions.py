@@ -43,24 +43,24 @@ class Const(Expr):
 class Position(Expr):
     """An integer that is an affine function of the loops."""
 
-    at: Affine
+    index: Affine
     dtype: str
 
     def __post_init__(self) -> None:
-        self.free, self.args = _reads(self.at, ())
+        self.free, self.args = _reads(self.index, ())
 
 
 @dataclass(eq=False)
 class Load(Expr):
-    """The element of `tensor`'s memory at offset `at` (in elements); 0 if the guard fails."""
+    """The element of `tensor`'s memory at `offset` (in elements); 0 if the guard fails."""
 
     tensor: Any
-    at: Affine
+    offset: Affine
     guard: Guard
     dtype: str
 
     def __post_init__(self) -> None:
-        self.free, self.args = _reads(self.at, self.guard)
+        self.free, self.args = _reads(self.offset, self.guard)
 
 
 @dataclass(eq=False)
@@ -120,28 +120,28 @@ class Scan(Expr):
 
 @dataclass(eq=False)
 class Scatter(Expr):
-    """A value that a kernel stores at offset `at` of a result's memory (in elements), where the guard holds.
+    """A value that a kernel stores at `offset` of a result's memory (in elements), where the guard holds.
 
     combine        the arith op that combines it with the element there; "" overwrites that
     disjoint_axes  axes along which every iteration has elements of its own
     """
 
     value: Expr
-    at: Affine
+    offset: Affine
     guard: Guard
     dtype: str
     combine: str = ""
     disjoint_axes: frozenset[Axis] = frozenset()
 
     def __post_init__(self) -> None:
-        free, args = _reads(self.at, self.guard)
+        free, args = _reads(self.offset, self.guard)
         self.args, self.free = (self.value, *args), self.value.free | free
 
 
 def _reads(at: Affine, guard: Guard) -> tuple[frozenset[Axis], tuple[Expr, ...]]:
     free: set[Axis] = set()
     args: list[Expr] = []
-    for a in (at, *(b.at for b in guard)):
+    for a in (at, *(b.index for b in guard)):
         for term, _ in a.terms:
             if isinstance(term, Axis):
                 free.add(term)
@@ -242,7 +242,7 @@ def _fold(make: Interner, op: str, xs: tuple[Expr, ...], predicate: int | None, 
 def index_of(e: Expr) -> Affine:
     """Returns an integer expression as an index: itself a term, unless it is affine in the loops."""
     if isinstance(e, Position):
-        return e.at
+        return e.index
     if isinstance(e, Const):
         return Affine(e.value if isinstance(e.value, Size) else int(e.value))
     return Affine.of(e)

@@ -12,7 +12,7 @@ from .affine import Affine
 class Bound:
     """`low <= at < high`. Where `message` is set, a value outside is the user's error; otherwise it is padding."""
 
-    at: Affine
+    index: Affine
     low: SizeLike
     high: SizeLike
     message: str = ""
@@ -20,17 +20,17 @@ class Bound:
     @property
     def always(self) -> bool:
         """Whether the bound is known to hold for all iterations."""
-        if self.at.opaque:
+        if self.index.opaque:
             return False
-        low, high = self.at.bounds()
+        low, high = self.index.bounds()
         return at_most(self.low, low) and below(high, self.high)
 
     @property
     def never(self) -> bool:
         """Whether the bound is known to fail for all iterations."""
-        if self.at.opaque:
+        if self.index.opaque:
             return False
-        low, high = self.at.bounds()
+        low, high = self.index.bounds()
         return below(high, self.low) or at_most(self.high, low)
 
     def implied_by(self, guard: "Guard") -> bool:
@@ -47,7 +47,7 @@ class Bound:
 
     def _with_equal_terms(self, guard: "Guard") -> "Iterator[tuple[Bound, SizeLike]]":
         """Yields the bounds of the guard whose index differs by a constant, with that constant (this index minus theirs)."""
-        return ((b, self.at.constant - b.at.constant) for b in guard if not b.message and b.at.terms == self.at.terms)
+        return ((b, self.index.constant - b.index.constant) for b in guard if not b.message and b.index.terms == self.index.terms)
 
 
 Guard = tuple[Bound, ...]
@@ -67,9 +67,9 @@ def conjunction(guard: Guard, more: Guard) -> Guard:
     out = list(guard)
     for new in more:
         for i, b in enumerate(out[last:], last):
-            if b.at.terms == new.at.terms:
-                k = new.at.constant - b.at.constant
-                out[i] = Bound(b.at, maximum(b.low, new.low - k), minimum(b.high, new.high - k))
+            if b.index.terms == new.index.terms:
+                k = new.index.constant - b.index.constant
+                out[i] = Bound(b.index, maximum(b.low, new.low - k), minimum(b.high, new.high - k))
                 break
         else:
             out.append(new)

@@ -169,7 +169,7 @@ def check_surroundings(space: Space) -> None:
 def _check(expressions: Iterable[Expr], place: str) -> None:
     """Raises Unfit for expressions that blocks do not support."""
     for e in expressions:
-        if isinstance(e, Position | InBounds | Scan | Reduce) or (isinstance(e, Load) and (e.guard or e.at.opaque)):
+        if isinstance(e, Position | InBounds | Scan | Reduce) or (isinstance(e, Load) and (e.guard or e.offset.opaque)):
             raise Unfit(f"{place} that reads by position, or under bounds")
         if e.dtype in ("f64", "f8E5M2") or (isinstance(e, Apply) and e.op not in EPILOGUE):
             raise Unfit(f"{e.op if isinstance(e, Apply) else e.dtype} in {place}")

@@ -107,7 +107,7 @@ def direct_convolution_of(space: Space, aligned: Aligned, results: list[int]) ->
     height = _height(product, down)
     chunk = strips.chunk(depth.extent, across.extent * vec)
     axes = WindowAxes(batch, channel, row, column, down, across, depth)
-    tall = height.at.coefficient(down) if height else 1
+    tall = height.index.coefficient(down) if height else 1
     return DirectConvolution(
         config, merged, axes, length, step, spread, tall, along, first, inner, product, height, features, chunk
     )
@@ -126,11 +126,11 @@ def _check(space: Space, merged: Merged, channel: Axis) -> None:
     for e in space.expressions:
         if isinstance(e, Position | Scan):
             raise Unfit("a result that tells where it is, or a scan")
-        if isinstance(e, Load) and along(e.at) not in (0, 1):
+        if isinstance(e, Load) and along(e.offset) not in (0, 1):
             raise Unfit("a load whose neighbors in memory are not channels")
-        if isinstance(e, Load | InBounds) and any(b.message or along(b.at) or _by_group(b.at, merged) for b in e.guard):
+        if isinstance(e, Load | InBounds) and any(b.message or along(b.index) or _by_group(b.index, merged) for b in e.guard):
             raise Unfit("a bound on channels, or one that is the user's error")
-    if any(along(r.at) != 1 for r in space.results):
+    if any(along(r.offset) != 1 for r in space.results):
         raise Unfit("a result whose neighbors in memory are not channels")
 
 
@@ -141,7 +141,7 @@ def _by_group(at: Affine, merged: Merged) -> bool:
 
 def _width(space: Space, merged: Merged, channel: Axis, aligned: Aligned, results: list[int], width: int) -> int:
     """Returns the channels of a thread, at most `width`, all of one group."""
-    along = [a for a in accesses_of(space, merged, aligned, results, guarded=lambda _: True) if a.at.coefficient(channel)]
+    along = [a for a in accesses_of(space, merged, aligned, results, guarded=lambda _: True) if a.offset.coefficient(channel)]
     groups = merged.quotients.values()
     while width > 1 and not (
         all(n % width == 0 for n in groups) and all(is_whole(a, width, channel, merged.quotients) for a in along)
@@ -156,8 +156,8 @@ def _steps(product: Reduce, column: Axis, across: Axis) -> tuple[int, int]:
     """Returns the distances in memory between the windows of neighboring columns, and between columns of a window, divided by their
     greatest common divisor."""
     for e in walk(product.arg):
-        if isinstance(e, Load) and (step := e.at.coefficient(column)) > 0:
-            spread = e.at.coefficient(across)
+        if isinstance(e, Load) and (step := e.offset.coefficient(column)) > 0:
+            spread = e.offset.coefficient(across)
             unit = math.gcd(step, spread)
             return step // unit, spread // unit
     raise Unfit("a sum over a window of what has none")
@@ -168,7 +168,7 @@ def _height(product: Reduce, down: Axis) -> Bound | None:
     found: dict[Bound, None] = {}
     for e in walk(product.arg):
         if isinstance(e, Load | InBounds):
-            found.update(dict.fromkeys(b for b in e.guard if b.at.coefficient(down)))
+            found.update(dict.fromkeys(b for b in e.guard if b.index.coefficient(down)))
     if not found:
         return None
     if len(found) > 1:

@@ -54,26 +54,35 @@ def form_of(space: Space, config: type[BlockConfig]) -> Form:
     4. If blocks along the vector axis would be short, flatten it with its neighbors: with all columns, or with the next row axis.
     """
     merged = coalesce(*_by_stride(space), space.places(), space.lengths)
-    if config.short and space.columns and not has_scans(space) and len(beside := side_by_side(space, merged)) > 1:
-        merged, _ = flattened(space, merged, beside) or (merged, None)
-    if len(merged.columns) > 1 and has_sorts(space):
+    if config.short and space.columns and not has_scans(space):
+        merged, _ = flattened(space, merged, side_by_side(space, merged)) or (merged, None)
+    if has_sorts(space):
         merged, _ = flattened(space, merged, merged.columns) or (merged, None)
     vector = scanned_axis(space, merged)
     if vector is None or (below(vector.extent, config.least_scan) and not has_sorts(space)):
         vector = _vector_axis(space, merged)
-    merged, crossed = _crossed(space, merged, vector, config.apart)
+    merged, crossed = _crossed(space, merged, vector, config.edge_loops)
     if vector is not None and config.short:
-        together: tuple[Axis, ...] = ()
-        if len(merged.columns) > 1 and vector is merged.columns[-1] and not has_scans(space):
-            together = merged.columns
-        elif not space.columns and crossed is None and below(vector.extent, config.short) and len(merged.rows) > 1:
-            together = (*[a for a in merged.rows if a is not vector][-1:], vector)
-        merged, vector = (flattened(space, merged, together) if together else None) or (merged, vector)
+        neighbors = _neighbors_of_short(space, merged, vector, crossed, config.short)
+        merged, vector = flattened(space, merged, neighbors) or (merged, vector)
     return Form(merged, vector, crossed)
 
 
+def _neighbors_of_short(space: Space, merged: Merged, vector: Axis, crossed: Axis | None, short: int) -> tuple[Axis, ...]:
+    """Returns the axes to flatten into one because blocks along the vector axis alone would be short: all columns if it is the
+    innermost of them, or, where nothing is reduced or transposed, the axis and the row axis outside of it; else ()."""
+    if vector in merged.columns:
+        return merged.columns if vector is merged.columns[-1] and not has_scans(space) else ()
+    if space.columns or crossed is not None or not below(vector.extent, short):
+        return ()
+    return (*[a for a in merged.rows if a is not vector][-1:], vector)
+
+
 def flattened(space: Space, merged: Merged, axes: tuple[Axis, ...]) -> tuple[Merged, Axis] | None:
-    """Returns `merged` with `axes` flattened into one axis, and that axis; None if an index would jump by a symbolic stride."""
+    """Returns `merged` with `axes` flattened into one axis, and that axis; None if there are fewer than two, or if an index would
+    jump by a symbolic stride."""
+    if len(axes) < 2:
+        return None
     flat, axis = flatten(merged, axes)
     places = [flat.index(at) for at in space.places()]
     jumps = [(c, flat.quotients[t]) for at in places for t, c in at.terms if t in flat.quotients]
@@ -87,11 +96,11 @@ def side_by_side(space: Space, merged: Merged) -> tuple[Axis, ...]:
     It must be contiguous in the results, and in all tensors that are read down the columns or, without columns, along the innermost
     row axis. Other tensors, such as a value for each group of channels, may be read in jumps.
     """
-    loads = [merged.index(e.at) for e in space.loads]
+    loads = [merged.index(e.offset) for e in space.loads]
     read = [at for at in loads if any(at.coefficient(a) for a in merged.columns or merged.rows[-1:])]
     if not read or any(at.opaque or 1 in (at.coefficient(c) for c in merged.columns) for at in read):
         return ()
-    varying = [*read, *(merged.index(r.at) for r in space.results)]
+    varying = [*read, *(merged.index(r.offset) for r in space.results)]
     found: list[Axis] = []
     step: SizeLike = 1
     for a in reversed(merged.rows):
@@ -104,26 +113,28 @@ def side_by_side(space: Space, merged: Merged) -> tuple[Axis, ...]:
 def _with_outer(space: Space, merged: Merged, axis: Axis) -> tuple[Axis, ...]:
     """Returns a row axis with the one outside of it, if every access that varies along the axis has a single stride over both; else
     ()."""
-    at = merged.rows.index(axis)
-    varying = [p for place in space.places() if (p := merged.index(place)).coefficient(axis)]
-    outer = merged.rows[at - 1] if at else None
-    if outer is None or any(p.opaque or p.coefficient(outer) != p.coefficient(axis) * axis.extent for p in varying):
+    position = merged.rows.index(axis)
+    varying = [index for place in space.places() if (index := merged.index(place)).coefficient(axis)]
+    outer = merged.rows[position - 1] if position else None
+    if outer is None or any(index.opaque or index.coefficient(outer) != index.coefficient(axis) * axis.extent for index in varying):
         return ()
     return outer, axis
 
 
 def _by_stride(space: Space) -> tuple[tuple[Axis, ...], tuple[Axis, ...]]:
     """Returns rows and columns from the largest stride to the smallest: the stride in results or, if that is 0, in loads."""
-    loads = [e.at for e in space.loads]
-    stores = [r.at for r in space.results]
+    loads = [e.offset for e in space.loads]
+    stores = [r.offset for r in space.results]
 
-    def widest(a: Axis) -> int:
+    def largest_stride(a: Axis) -> int:
         """Returns the largest stride of an axis in the stores, else in the loads."""
         return max((abs(typical(at.coefficient(a))) for at in stores), default=0) or max(
             (abs(typical(at.coefficient(a))) for at in loads), default=0
         )
 
-    return tuple(sorted(space.rows, key=widest, reverse=True)), tuple(sorted(space.columns, key=widest, reverse=True))
+    return tuple(sorted(space.rows, key=largest_stride, reverse=True)), tuple(
+        sorted(space.columns, key=largest_stride, reverse=True)
+    )
 
 
 def _vector_axis(space: Space, merged: Merged) -> Axis | None:
@@ -133,8 +144,8 @@ def _vector_axis(space: Space, merged: Merged) -> Axis | None:
     load counts as often as it is executed, even if it reads the same memory again: its lanes are read one by one, or by a warp in
     as many requests, which a cache serves no faster.
     """
-    loads = [merged.index(e.at) for e in space.loads]
-    stores = [merged.index(r.at) for r in space.results]
+    loads = [merged.index(e.offset) for e in space.loads]
+    stores = [merged.index(r.offset) for r in space.results]
     columns = () if has_scans(space) else merged.columns  # steps along a scanned column depend on each other
     candidates = [*reversed(columns), *reversed(merged.rows)]
 
@@ -144,18 +155,22 @@ def _vector_axis(space: Space, merged: Merged) -> Axis | None:
     def score(a: Axis) -> float:
         """Returns how well accesses use the memory that they fetch, if `a` is the vector axis; more is better."""
 
-        def step(at: Affine, k: float) -> float:
-            """Returns the score of one access of weight `k`."""
-            c = abs(typical(at.coefficient(a)))
-            if k == 1 and c > 1:
+        def score_of_access(at: Affine, weight: float) -> float:
+            """Returns the score of one access of weight `weight`."""
+            stride = abs(typical(at.coefficient(a)))
+            if weight == 1 and stride > 1:
                 touched = total if any(t in merged.columns for t, _ in at.terms) else rows
             else:
                 touched = typical(math.prod(t.extent for t, _ in at.terms if isinstance(t, Axis)))  # a row result is stored rarely
             # share used of the memory fetched for neighbors; with stride 0 one element serves them all
-            used = 1 / min(c, SECTOR) if c else 0.625
-            return k * (2 * used - 1) * touched / max(total, 1)
+            share = 1 / min(stride, SECTOR) if stride else 0.625
+            return weight * (2 * share - 1) * touched / max(total, 1)
 
-        return sum(step(at, 1) for at in loads) + sum(step(at, 2) for at in stores) - (2 if below(a.extent, FEW) else 0)
+        return (
+            sum(score_of_access(at, 1) for at in loads)
+            + sum(score_of_access(at, 2) for at in stores)
+            - (2 if below(a.extent, FEW) else 0)
+        )
 
     best = max(candidates, key=score, default=None)
     if best is not None and any(at.coefficient(best) not in (0, 1) for at in stores):
@@ -164,29 +179,29 @@ def _vector_axis(space: Space, merged: Merged) -> Axis | None:
     return best
 
 
-def _crossed(space: Space, merged: Merged, vector: Axis | None, apart: bool) -> tuple[Merged, Axis | None]:
+def _crossed(space: Space, merged: Merged, vector: Axis | None, edge_loops: bool) -> tuple[Merged, Axis | None]:
     """Returns the axes, and the result of `_crossed_axis`. As tiles along a short axis would be mostly empty, that is flattened
     with the axis outside of it if possible."""
-    found = _crossed_axis(space, merged, vector, apart)
+    found = _crossed_axis(space, merged, vector, edge_loops)
     if found is not None and not below(found.extent, TILE_SIDE):
         return merged, found
     for axis in (a for a in merged.rows if a is not vector and below(a.extent, TILE_SIDE)):
-        flat = flattened(space, merged, both) if (both := _with_outer(space, merged, axis)) else None
-        if flat is not None and _crossed_axis(space, flat[0], vector, apart) is flat[1]:
+        flat = flattened(space, merged, _with_outer(space, merged, axis))
+        if flat is not None and _crossed_axis(space, flat[0], vector, edge_loops) is flat[1]:
             return flat
     return merged, found
 
 
-def _crossed_axis(space: Space, merged: Merged, vector: Axis | None, apart: bool) -> Axis | None:
+def _crossed_axis(space: Space, merged: Merged, vector: Axis | None, edge_loops: bool) -> Axis | None:
     """Returns the row axis along which most of the elements are contiguous that are loaded with a stride along `vector`; None if
     there are none, or if transposing tiles is not worth it."""
     if vector is None or merged.columns or below(vector.extent, FEW):
         return None
     along: Counter[Axis] = Counter()
     for e in space.loads:
-        at = merged.index(e.at)
+        at = merged.index(e.offset)
         inner = (a for a in merged.rows if a is not vector and not below(a.extent, FEW) and _is_contiguous(at, merged, a))
-        if crosses(e, at, merged, vector, apart) and (axis := next(inner, None)) is not None:
+        if crosses(e, at, merged, vector, edge_loops) and (axis := next(inner, None)) is not None:
             along[axis] += typical(math.prod(t.extent for t, _ in at.terms if isinstance(t, Axis)))
     return max(along, key=along.__getitem__, default=None)
 
@@ -195,11 +210,11 @@ def crossing_loads(space: Space, schedule: Schedule) -> list[Load]:
     """Returns the loads that a program with a crossed axis transposes through tiles."""
     found, merged = [], schedule.merged
     for e in space.loads:
-        at = merged.index(e.at)
+        at = merged.index(e.offset)
         vector, crossed = schedule.vector, schedule.crossed
         if vector is None or crossed is None:
             continue
-        if crosses(e, at, merged, vector, schedule.config.apart) and _is_contiguous(at, merged, crossed):
+        if crosses(e, at, merged, vector, schedule.config.edge_loops) and _is_contiguous(at, merged, crossed):
             found.append(e)
     return found
 
@@ -214,19 +229,19 @@ def _is_affine(at: Affine, merged: Merged, axis: Axis) -> bool:
     return all(isinstance(t, Axis) or axis not in merged.merged(t.free) for t, _ in at.terms)
 
 
-def crosses(e: Load, at: Affine, merged: Merged, vector: Axis, apart: bool) -> bool:
+def crosses(e: Load, at: Affine, merged: Merged, vector: Axis, edge_loops: bool) -> bool:
     """Returns whether a tile may transpose a load: it has a stride along `vector` in its index `at`, and its guard is at most a
-    range of that axis. Unless tiles may cover part of the axis (`apart`), the range must begin at 0."""
+    range of that axis. Unless tiles may cover part of the axis (`edge_loops`), the range must begin at 0."""
     alone = at.coefficient(vector) in (0, 1) or not _is_affine(at, merged, vector)
     inside = None if alone else guarded_range(e, merged, vector)
-    return inside is not None and (apart or inside[0] == 0)
+    return inside is not None and (edge_loops or inside[0] == 0)
 
 
 def guarded_range(e: Load, merged: Merged, axis: Axis) -> tuple[SizeLike, SizeLike] | None:
     """Returns the range (first, end) of an axis in which a load's guard holds; None if the guard depends on anything else."""
     first, end = 0, axis.extent
     for bound in e.guard:
-        at = merged.index(bound.at)
+        at = merged.index(bound.index)
         if bound.message or at.terms != ((axis, 1),):
             return None
         low, high = bound.low - at.constant, bound.high - at.constant

@@ -14,7 +14,7 @@ def scanned_axis(space: Space, merged: Merged) -> Axis | None:
     if len(scans) != 1 or set(merged.columns) != scans:
         return None
     (axis,) = scans
-    contiguous = all(merged.index(r.at).coefficient(axis) == 1 for r in space.results if r.full)
+    contiguous = all(merged.index(r.offset).coefficient(axis) == 1 for r in space.results if r.full)
     return axis if contiguous or has_sorts(space) else None
 
 

@@ -96,9 +96,9 @@ def _flattened(
         flat, axis = as_one
         flat_accesses = accesses_of(space, flat, aligned, results)
         found = flat_width(space, flat_accesses, axis, flat)
-        if found.apart:
+        if found.large_single:
             _, by_rows = _pointwise(space, merged, aligned, accesses, vector, vec, device)
-            _, whole = _pointwise(space, flat, aligned, flat_accesses, axis, found.width, device, found.apart)
+            _, whole = _pointwise(space, flat, aligned, flat_accesses, axis, found.width, device, found.large_single)
             better = whole < by_rows
         else:
             own = max(vec, split_width(space, accesses, vector, merged.quotients))
@@ -149,13 +149,20 @@ def _rows(merged: Merged, vector: Axis, device: Gpu) -> int:
 
 
 def _pointwise(
-    space: Space, merged: Merged, aligned: Aligned, accesses: list[Access], vector: Axis, vec: int, device: Gpu, apart: int = 0
+    space: Space,
+    merged: Merged,
+    aligned: Aligned,
+    accesses: list[Access],
+    vector: Axis,
+    vec: int,
+    device: Gpu,
+    large_single: int = 0,
 ) -> tuple[nvvm.NvvmConfig, float]:
     """Returns the schedule along `vector` of a space that reduces nothing, by accesses of `vec` elements or those of `split_width`;
-    and, if accesses are narrow, the cost of an element, else 0. apart: see flat_width."""
+    and, if accesses are narrow, the cost of an element, else 0. large_single: see flat_width."""
     vec = max(vec, split_width(space, accesses, vector, merged.quotients))
     vec = uncrossed_width(space, merged, aligned, accesses, vector, vec)
-    rows, of, extent = _others(merged, vector), traffic_of(space, merged, vector, apart), typical(vector.extent)
+    rows, of, extent = _others(merged, vector), traffic_of(space, merged, vector, large_single), typical(vector.extent)
     if of.narrow(vec):
         if not is_bounded(vector.extent):
             return nvvm.narrow_of_any(vec, of)

@@ -24,11 +24,16 @@ Strides = dict[ir.Value, tuple[int, ...]]
 
 @dataclass(frozen=True)
 class Result:
-    """One result of a group: its expression, a Scatter where values say where it is stored, and `at`, that place. `full`: varies
-    over rows and columns. `paired`: `at` counts pairs of elements, which lie side by side."""
+    """One result of a group.
+
+    expr    its expression; a Scatter where values say where it is stored
+    offset  of its element in memory
+    full    whether it varies over rows and columns
+    paired  whether `offset` counts pairs of elements, which lie side by side
+    """
 
     expr: Expr
-    at: Affine
+    offset: Affine
     full: bool
     dtype: str
     paired: bool = False
@@ -61,12 +66,12 @@ class Space:
 
     def places(self) -> list[Affine]:
         """Returns every index expression of the group."""
-        out = [r.at for r in self.results]
+        out = [r.offset for r in self.results]
         for e in self.expressions:
             if isinstance(e, Load | Position):
-                out.append(e.at)
+                out.append(e.offset if isinstance(e, Load) else e.index)
             if isinstance(e, Load | InBounds | Scatter):
-                out += [b.at for b in e.guard]
+                out += [b.index for b in e.guard]
         return out
 
 

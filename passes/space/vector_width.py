@@ -33,13 +33,13 @@ Aligned = dict[ir.Value, int]
 class Access:
     """A load or store.
 
-    at       index over the merged axes
+    offset   index over the merged axes
     bits     of an element
     aligned  bytes that the memory starts at a multiple of
     touched  elements of all programs together
     """
 
-    at: Affine
+    offset: Affine
     bits: int
     aligned: int
     touched: int
@@ -56,15 +56,15 @@ def accesses_of(
 ) -> list[Access]:
     """Returns all loads, then all stores. results: alignments of the results in bytes; guarded: which loads under bounds count."""
     loads = [e for e in space.loads if not e.guard or guarded(e)]
-    accesses = [Access.of(e.at, bits(element_type(e.tensor)), aligned[e.tensor], merged) for e in loads]
-    return accesses + [Access.of(r.at, bits(r.dtype), a, merged) for r, a in zip(space.results, results, strict=True)]
+    accesses = [Access.of(e.offset, bits(element_type(e.tensor)), aligned[e.tensor], merged) for e in loads]
+    return accesses + [Access.of(r.offset, bits(r.dtype), a, merged) for r, a in zip(space.results, results, strict=True)]
 
 
 def bounded_across(e: Load, merged: Merged, vector: Axis) -> bool:
     """Returns whether accesses along `vector` are whole or left out, except for the last one: no bound of the load varies along it,
     or just one at a symbolic end."""
     for bound in e.guard:
-        at = merged.index(bound.at)
+        at = merged.index(bound.index)
         if at.opaque or (at.coefficient(vector) != 0 and not _ends(bound, at, vector)):
             return False
     return True
@@ -77,13 +77,13 @@ def _ends(bound: Bound, at: Affine, vector: Axis) -> bool:
 
 def access_width(accesses: list[Access], vector: Axis, quotients: dict[Expr, int], ragged: bool = False) -> int:
     """Returns the most neighboring elements that are whole accesses: a power of two up to MOST. ragged: the last may be cut."""
-    along = [a for a in accesses if a.at.coefficient(vector) == 1]
+    along = [a for a in accesses if a.offset.coefficient(vector) == 1]
     if not along:
         return 1
     width = _widest(along)
     while width > 1 and not all(is_whole(a, width, vector, quotients, ragged) for a in along):
         width //= 2
-    runs = {quotients[t] for a in accesses for t, _ in a.at.terms if t in quotients}
+    runs = {quotients[t] for a in accesses for t, _ in a.offset.terms if t in quotients}
     half = width // 2
     if any(n % width for n in runs) and not any(n % half for n in runs) and half * min(a.bits for a in along) >= HALF_ACCESS_BITS:
         return half  # loads that vary only from run to run are done once per access
@@ -94,33 +94,35 @@ def access_width(accesses: list[Access], vector: Axis, quotients: dict[Expr, int
 class Flat:
     """Rows as one axis.
 
-    width   of accesses along it, 0 where there can be none
-    single  how many inputs are then read element by element, as a bias is, which comes from a cache
-    apart   those of them that are large, and whose rows are not contiguous in memory
+    width         of accesses along it, 0 where there can be none
+    single        how many inputs are then read element by element, as a bias is, which comes from a cache
+    large_single  those of them that are large, and whose rows are not contiguous in memory
     """
 
     width: int
     single: int = 0
-    apart: int = 0
+    large_single: int = 0
 
 
 def flat_width(space: Space, accesses: list[Access], axis: Axis, flat: Merged) -> Flat:
     """Returns the accesses along `axis`, which is several rows of `flat` as one axis."""
     results, quotients = accesses[len(accesses) - len(space.results) :], flat.quotients
-    guards = [flat.index(b.at) for e in space.loads for b in e.guard]
+    guards = [flat.index(b.index) for e in space.loads for b in e.guard]
     if has_scans(space) or any(t in quotients for at in guards for t, _ in at.terms) or any(_runs(a, quotients) for a in results):
         return Flat(0)
     for a in accesses:
-        if a.at.coefficient(axis) not in (0, 1) or len(_runs(a, quotients)) < sum(not isinstance(t, Axis) for t, _ in a.at.terms):
+        if a.offset.coefficient(axis) not in (0, 1) or len(_runs(a, quotients)) < sum(
+            not isinstance(t, Axis) for t, _ in a.offset.terms
+        ):
             return Flat(0)
-    single = [a for a in accesses if a.at.coefficient(axis) == 1 and _runs(a, quotients)]
-    apart = [a for a in single if 2 * a.touched >= max(b.touched for b in accesses)]
+    single = [a for a in accesses if a.offset.coefficient(axis) == 1 and _runs(a, quotients)]
+    large = [a for a in single if 2 * a.touched >= max(b.touched for b in accesses)]
     width = access_width([a for a in accesses if a not in single], axis, quotients, may_cut_last_access(axis))
-    return Flat(min(width, narrow_width(apart, axis)) if apart else width, len(single), len(apart))
+    return Flat(min(width, narrow_width(large, axis)) if large else width, len(single), len(large))
 
 
 def _runs(a: Access, quotients: dict[Expr, int]) -> list[Expr]:
-    return [t for t, _ in a.at.terms if t in quotients]
+    return [t for t, _ in a.offset.terms if t in quotients]
 
 
 def may_cut_last_access(axis: Axis) -> bool:
@@ -139,7 +141,7 @@ def _widest(along: list[Access]) -> int:
 
 def narrow_width(accesses: list[Access], vector: Axis) -> int:
     """Returns the width for elements read one by one, where neighboring threads should read neighboring elements."""
-    along = [a.bits for a in accesses if a.at.coefficient(vector) == 1]
+    along = [a.bits for a in accesses if a.offset.coefficient(vector) == 1]
     return max(LEAST_ACCESS_BITS // max(along, default=LEAST_ACCESS_BITS), 1)
 
 
@@ -148,28 +150,28 @@ def split_width(space: Space, accesses: list[Access], vector: Axis, quotients: d
     are read element by element: neighboring elements by neighboring threads, or small tensors from a cache."""
     at, most = len(accesses) - len(space.results), max(a.touched for a in accesses)
     width = access_width(accesses[at:], vector, quotients)
-    single = [a for a in accesses[:at] if a.at.coefficient(vector) == 1 and not is_whole(a, width, vector, quotients)]
+    single = [a for a in accesses[:at] if a.offset.coefficient(vector) == 1 and not is_whole(a, width, vector, quotients)]
     large = [a for a in single if a.touched * 2 >= most]
     while width > 1 and not all(a.bits * width <= LEAST_ACCESS_BITS or is_whole(a, width, vector, quotients) for a in large):
         width //= 2
     return width if single else 1
 
 
-def traffic_of(space: Space, merged: Merged, vector: Axis, apart: int = 0) -> nvvm.Traffic:
-    """Returns the accesses of a kernel, guarded or not. apart: see Flat."""
+def traffic_of(space: Space, merged: Merged, vector: Axis, large_single: int = 0) -> nvvm.Traffic:
+    """Returns the accesses of a kernel, guarded or not. large_single: see Flat."""
     varying = [e for e in space.loads if vector in merged.merged(e.free)]
-    loads = [Access.of(e.at, bits(element_type(e.tensor)), 0, merged) for e in varying]
-    results = [Access.of(r.at, bits(r.dtype), 0, merged) for r in space.results]
+    loads = [Access.of(e.offset, bits(element_type(e.tensor)), 0, merged) for e in varying]
+    results = [Access.of(r.offset, bits(r.dtype), 0, merged) for r in space.results]
     most = max(a.touched for a in (*loads, *results))
-    items = [max(a.bits // 8, 1) for a in (*loads, *results) if a.touched * 2 >= most and a.at.coefficient(vector)] or [1]
+    items = [max(a.bits // 8, 1) for a in (*loads, *results) if a.touched * 2 >= most and a.offset.coefficient(vector)] or [1]
     waited = [a.bits for e, a in zip(varying, loads, strict=True) if elements_of(e.tensor) * CACHED >= most]
-    return nvvm.Traffic(min(items), max(items), sum(waited) // 8, len(loads), apart)
+    return nvvm.Traffic(min(items), max(items), sum(waited) // 8, len(loads), large_single)
 
 
 def unstrided_width(accesses: list[Access], vector: Axis) -> int:
     """Returns the largest width at which no access has a stride between neighboring elements: such a thread reads them one by one,
     and neighboring threads then read as far apart as all its elements reach."""
-    strided = any(abs(typical(a.at.coefficient(vector))) > 1 for a in accesses)
+    strided = any(abs(typical(a.offset.coefficient(vector))) > 1 for a in accesses)
     return narrow_width(accesses, vector) if strided else MOST
 
 
@@ -186,14 +188,14 @@ def _crossing(space: Space, merged: Merged, aligned: Aligned, vector: Axis, widt
     """Returns whether something is read element by element: with a stride, backwards, at computed indices, across the bounds of a
     guard, or within them at indices that are not aligned."""
     for e in space.loads:
-        at = merged.index(e.at)
+        at = merged.index(e.offset)
         own = merged.merged(a for t, _ in at.terms if not isinstance(t, Axis) and t not in merged.quotients for a in t.free)
         if at.coefficient(vector) not in (0, 1) or vector in own:
             return True
-        access = Access.of(e.at, bits(element_type(e.tensor)), aligned[e.tensor], merged)
+        access = Access.of(e.offset, bits(element_type(e.tensor)), aligned[e.tensor], merged)
         if e.guard and at.coefficient(vector) == 1 and not _starts(access, width, vector):
             return True
-        guarded = [(merged.index(b.at), b) for b in e.guard]
+        guarded = [(merged.index(b.index), b) for b in e.guard]
         for place, b in guarded:
             if place.coefficient(vector) == 0:
                 continue
@@ -207,15 +209,15 @@ def shift_of(accesses: list[Access], vector: Axis, width: int) -> Shift | None:
     """Returns how whole accesses fit rows that end or start in the middle of them; None if rows fit at `width` anyway, or
     cannot."""
     # loads that all rows share come from a cache
-    along = [a for a in accesses if a.at.coefficient(vector) == 1 and len(a.at.terms) > 1]
+    along = [a for a in accesses if a.offset.coefficient(vector) == 1 and len(a.offset.terms) > 1]
     if typical(vector.extent) < SHIFTED or not along or width * max(a.bits for a in along) >= HALF_ACCESS_BITS:
         return None
-    shift = Shift(along[0].at + Affine.of(vector, -1), _widest(along))
+    shift = Shift(along[0].offset + Affine.of(vector, -1), _widest(along))
     if shift.base.opaque:
         return None
     for a in along:
         step = shift.step(a.bits)
-        if a.aligned % (step * a.bits // 8) or not shift.meets(a.at, vector, step):
+        if a.aligned % (step * a.bits // 8) or not shift.meets(a.offset, vector, step):
             return None
     return shift
 
@@ -239,4 +241,4 @@ def _starts(a: Access, width: int, vector: Axis) -> bool:
     step = min(width, max(ACCESS_BITS // a.bits, 1))  # elements of one access
     if a.aligned * 8 % (step * a.bits):
         return False
-    return a.at.constant % step == 0 and all(c % step == 0 for t, c in a.at.terms if t is not vector)
+    return a.offset.constant % step == 0 and all(c % step == 0 for t, c in a.offset.terms if t is not vector)

@@ -42,14 +42,14 @@ def blocks_along(
     if exact is None and schedule.config.masked and axis is schedule.chunked:
         return loops.loop(axis, first, zero, count, lanes, count, inits, body, single=True)
     if isinstance(exact, int):
-        if b.apart and (inner := inner_blocks(loops.space, change, axis, lanes, exact)) is not None:
+        if b.edge_loops and (inner := inner_blocks(loops.space, change, axis, lanes, exact)) is not None:
             return _with_inner_loop(loops, axis, first, exact, inner, inits, body)
-        if b.apart and first == zero and (found := long_regions(axis, loops.space, change, lanes)):
+        if b.edge_loops and first == zero and (found := long_regions(axis, loops.space, change, lanes)):
             return _by_regions(loops, axis, found, first, count, inits, body)
         return _known_count(loops, axis, first, exact, inits, body)
     if exact is not None and at_most(exact, lanes):
         return loops.loop(axis, first, zero, count, lanes, count, inits, body, single=True)
-    regions = regions_along(axis, loops.space, change, schedule.config.rest) if b.apart else []
+    regions = regions_along(axis, loops.space, change, schedule.config.rest) if b.edge_loops else []
     if regions and len(regions) * len(loops.nests) <= MOST:
         return _by_regions(loops, axis, regions, first, count, inits, body)
     return _whole_and_rest(loops, axis, first, zero, count, exact, inits, body)

@@ -37,7 +37,7 @@ class Loops:
     def __init__(self, frame: Frame, space: Space, schedule: Schedule) -> None:
         self.space, self.schedule = space, schedule
         self.b = Blocks(frame, schedule.merged, schedule.config.lanes, schedule.config.streams)
-        self.b.apart, self.b.pairs, self.b.runs = schedule.config.apart, schedule.config.pairs, schedule.config.runs
+        self.b.edge_loops, self.b.pairs, self.b.runs = schedule.config.edge_loops, schedule.config.pairs, schedule.config.runs
         self.results = list(zip(space.results, frame.results, strict=True))
         self.nests = nests_of(space, schedule.merged.columns, self.results, schedule.config.online and schedule.column_vector)
         self.sums = Accumulators(self.b, schedule)
@@ -144,7 +144,7 @@ class Loops:
             self._nest(nest, i)
         for r, flat in self.results:
             if not r.full or not self.space.columns:
-                store = partial(self.b.store, r.expr, flat, r.dtype, r.at, r.paired)
+                store = partial(self.b.store, r.expr, flat, r.dtype, r.offset, r.paired)
                 if self.schedule.by_parts:
                     parts.store_in_parts(self.b, self.schedule.config.lanes, r.expr, store)
                 else:
@@ -194,7 +194,7 @@ class Loops:
             out += state
             powers.append((power, b.stack[-1].memo))
         for r, flat in nest.results:
-            b.store(r.expr, flat, r.dtype, r.at, r.paired)
+            b.store(r.expr, flat, r.dtype, r.offset, r.paired)
         return out
 
     def _totals(self, nest: Nest, order: int, sums: list[ir.Value], powers: list[_Powers] | None) -> None:

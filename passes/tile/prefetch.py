@@ -41,7 +41,7 @@ def next_row(b: Blocks, schedule: Schedule, first: Nest, nest: Nest) -> dict[Loa
     out = {}
     for e in shared:
         if isinstance(e, Load):
-            step = schedule.merged.index(e.at).coefficient(rows[-1])
+            step = schedule.merged.index(e.offset).coefficient(rows[-1])
             if schedule.vector in b.axes(e) and ROW_BYTES[0] <= typical(step) * bits(e.dtype) // 8 <= ROW_BYTES[1]:
                 out[e] = step
     return out

@@ -104,7 +104,7 @@ def _moved(loads: Iterable[Load], points: SizeLike, outs: Sequence[Argument]) ->
     """Returns the bytes that a launch must move at least once. points: iterations of the space; outs: layouts of the results."""
     read: dict[ir.Value, SizeLike] = {}
     for e in loads:
-        touched = points if e.at.opaque else math.prod(a.extent for a in e.free)
+        touched = points if e.offset.opaque else math.prod(a.extent for a in e.free)
         read[e.tensor] = max(read.get(e.tensor, 0), min(touched, math.prod(shape_of(e.tensor)), key=typical), key=typical)
     loaded = sum(n * bits(element_type(t)) // 8 for t, n in read.items())
     return loaded + sum(math.prod(t.layout.shape) * bits(str(t.element)) // 8 for t in outs)

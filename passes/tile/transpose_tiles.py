@@ -55,7 +55,7 @@ class TransposeTiles(Loops):
         return Affine(at.constant, tuple((t, c) for t, c in at.terms if t not in (self.crossed, self.vector)))
 
     def _at(self, e: Load) -> Affine:
-        return self.schedule.merged.index(e.at)
+        return self.schedule.merged.index(e.offset)
 
     def body(self, chunks: dict[Axis, tuple[ir.Value, ir.Value]]) -> None:
         """Emits the program: for each block of lanes, transposes and then rows. chunks: the program's rows along `crossed`."""

@@ -49,7 +49,7 @@ class SharedTransposeTiles(TransposeTiles):
 
     def _stage(self, e: Load, row: ir.Value, rows: ir.Value, lane: ir.Value, lanes: ir.Value) -> ir.Value:
         """Fills a tile of scratch memory with `e`, row by row along `crossed`."""
-        b, at = self.b, self.schedule.merged.index(e.at)
+        b, at = self.b, self.schedule.merged.index(e.offset)
         flat, _ = b.memory[e.tensor]
         with b.point(0):
             stride = b.number(at.coefficient(self.vector))

@@ -97,7 +97,7 @@ class Materialized:
             e = retry_with_splits(build, axes)
         except (SplitAxis, NotAffine, Untraceable):
             return False
-        return isinstance(e, Load) and not e.guard and all(_one_stride(e.at, i) for i in axes.index)
+        return isinstance(e, Load) and not e.guard and all(_one_stride(e.offset, i) for i in axes.index)
 
     def _outside(self) -> None:
         for op in self.ops:

@@ -133,7 +133,7 @@ def trace_stored(t: "Tracer", op: ir.Operation, index: Index, strides: tuple[int
     if is_pair(op):
         first, second = (t.element(part, (*index, Affine())) for part in op.operands)
         return Pair(first, second, strides[-1], first.dtype), offset(index, strides[:-1])
-    return (scatter := trace_scatter(t, op, index, strides)), scatter.at
+    return (scatter := trace_scatter(t, op, index, strides)), scatter.offset
 
 
 def _unchanged(expr: Expr) -> Expr:

@@ -81,8 +81,8 @@ def trace_node(real: Materialized, value: ir.Value, position: int) -> GroupNode:
     for e in parts:
         if isinstance(e, Load):
             places = reads.setdefault(e.tensor, [])
-            if e.at not in places:
-                places.append(e.at)
+            if e.offset not in places:
+                places.append(e.offset)
     if op.name == SCATTER:
         reads[op.operands[0]] = []  # also where its own elements are the values: those are in memory before
     runs = runs_of(tuple(a.extent for a in axes), reduced) if is_reduction else None

@@ -187,7 +187,7 @@ class Tracer:
         if any(varies_over(position, axes) for position in index):
             raise Untraceable(g.op.results[k], "a reduction that has to be computed again for every column")
         # A bound on an outer column says which columns need the result, not which ones the reduction runs over.
-        rows = tuple(b for b in guard if not varies_over(b.at, axes))
+        rows = tuple(b for b in guard if not varies_over(b.index, axes))
         value = self.scalar(arg, g.body, tuple(x or Affine() for x in loops), rows, g)
         reduced = self.make.reduce(combine.name, value, axes)
         init = self.element(g.op.operands[out], index, guard)
@@ -254,6 +254,6 @@ class Tracer:
 
 def _concerns(bound: Bound, at: Affine) -> bool:
     """Returns whether a bound can keep an access to `at` within its memory: one on other axes alone cannot."""
-    if bound.at.opaque or at.opaque:
+    if bound.index.opaque or at.opaque:
         return True
-    return any(varies_over(at, (t,)) for t, _ in bound.at.terms)
+    return any(varies_over(at, (t,)) for t, _ in bound.index.terms)

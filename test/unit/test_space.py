@@ -62,8 +62,8 @@ def test_a_row_and_what_is_made_of_its_sum() -> None:
         assert extents(found.rows) == [4] and extents(found.columns) == [6]
         row, column = found.rows[0], found.columns[0]
         full, sums = found.results
-        assert full.full and full.at == Affine.of(row, 6) + Affine.of(column)
-        assert not sums.full and sums.at == Affine.of(row)
+        assert full.full and full.offset == Affine.of(row, 6) + Affine.of(column)
+        assert not sums.full and sums.offset == Affine.of(row)
         assert list(found.reductions) == [sums.expr] and found.reductions[0].axes == (column,)
         assert Affine.of(row, 6) + Affine.of(column) in found.places()
 
@@ -88,7 +88,7 @@ def test_reshapes_split_axes(groups: str, type_: str, rows: list[int]) -> None:
         )
     with space("%x: tensor<4x6xf32>, %y: tensor<6xf32>", {"%r": type_}, text) as found:
         assert extents(found.rows) == rows
-        assert found.results[0].at.bounds() == (0, 23)
+        assert found.results[0].offset.bounds() == (0, 23)
 
 
 def test_a_sum_that_every_column_needs_again_is_refused() -> None:

@@ -32,7 +32,7 @@ def place(at: Affine, where: dict[Axis, int]) -> int:
 
 
 def holds(guard: tuple[Bound, ...], where: dict[Axis, int]) -> bool:
-    return all(b.low <= place(b.at, where) < b.high for b in guard)
+    return all(b.low <= place(b.index, where) < b.high for b in guard)
 
 
 def computed(e: Expr, where: dict[Axis, int]) -> Any:
@@ -41,11 +41,11 @@ def computed(e: Expr, where: dict[Axis, int]) -> Any:
         case Const():
             return e.value
         case Position():
-            return place(e.at, where)
+            return place(e.index, where)
         case InBounds():
             return holds(e.guard, where)
         case Load():
-            return 10 ** ir.BlockArgument(e.tensor).arg_number * (place(e.at, where) + 1) if holds(e.guard, where) else 0
+            return 10 ** ir.BlockArgument(e.tensor).arg_number * (place(e.offset, where) + 1) if holds(e.guard, where) else 0
         case Apply():
             return APPLIED[e.op](*(computed(x, where) for x in e.operands))
         case Reduce(axes=(axis,)):

@@ -214,13 +214,19 @@ class _Epilogue:
             if e.op not in EPILOGUE or (e.op == "arith.cmpi" and e.predicate not in _SIGNED):
                 raise Unfit(e.op)
             return ["apply", e.op, [self.known[x] for x in e.operands], e.predicate, e.dtype]
-        if e.guard or e.at.opaque:
+        if e.guard or e.offset.opaque:
             raise Unfit("a read under bounds, or where other values say")
         if (stored := element_type(e.tensor)) not in _STORED:
             raise Unfit(f"an operand of {stored}")
         if e.tensor not in self.own:
-            return ["load", self.numbers[e.tensor], e.at.constant, [e.at.coefficient(axis) for axis, _ in self.axes], e.dtype]
-        if e.at != offset(self.index, self.strides):
+            return [
+                "load",
+                self.numbers[e.tensor],
+                e.offset.constant,
+                [e.offset.coefficient(axis) for axis, _ in self.axes],
+                e.dtype,
+            ]
+        if e.offset != offset(self.index, self.strides):
             raise Unfit("another element of the kernel's result")
         value, dtype = ["value", e.dtype], element_type(self.own[0])
         if not self.round_half or dtype not in HALF:

@@ -55,7 +55,7 @@ def product_of(
     contraction = contraction_of(space, _factors_in(block), [s.size if s is not None and s.is_along_rows else 0 for s in sums])
     stacked = tuple(0 if s is None or s.is_along_rows else s.size for s in sums)
     for result, rows in zip(contraction.results, stacked, strict=True):
-        if rows and not contraction.is_whole(result.at):
+        if rows and not contraction.is_whole(result.offset):
             raise Unfit("sums over rows of what is not a row of the product for each")
     return replace(contraction, centered=tuple(centered), stacked=stacked)
 

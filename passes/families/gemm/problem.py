@@ -210,7 +210,7 @@ def _check_open(product: Contraction, windows: bool) -> None:
         raise Unfit("a batch of products, or an inner dimension, of symbolic size")
     of_factors = [product.a, *product.bs]
     loads = [e for root in (*of_factors, *(r.expr for r in product.results)) for e in walk(root) if isinstance(e, Load)]
-    places = [*(e.at for e in loads if not e.guard), *(r.at for r in product.results)]
+    places = [*(e.offset for e in loads if not e.guard), *(r.offset for r in product.results)]
     even = [at for at in places if product.merged.is_even(at)]
     if len(even) < len(places) and not windows:
         raise Unfit("memory of symbolic sizes that is not an array along the rows and columns")

@@ -67,9 +67,9 @@ def _waste(program: GemmProgram) -> int:
     loads = {e for r in of.results for e in outside_products(r.expr, of.products) if isinstance(e, Load)}
     sums = list(zip_longest(of.summed, of.stacked, fillvalue=0))
     stores = [
-        (r.at, v) for v, r, (rows, columns) in zip(program.group.results, of.results, sums, strict=True) if not rows | columns
+        (r.offset, v) for v, r, (rows, columns) in zip(program.group.results, of.results, sums, strict=True) if not rows | columns
     ]
-    return sum(waste(e.at, e.tensor) for e in loads) + sum(waste(at, v) for at, v in stores)
+    return sum(waste(e.offset, e.tensor) for e in loads) + sum(waste(at, v) for at, v in stores)
 
 
 def _computed(*expressions: Sequence[Expr]) -> tuple[int, int]:

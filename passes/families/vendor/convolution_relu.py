@@ -202,7 +202,7 @@ def _is_per_channel(e: Expr, channel: Affine, channels: int) -> bool:
     """Returns whether an expression is a number, f32 arithmetic, or an element of a tensor that has one for each channel."""
     if isinstance(e, Load):
         shape = shape_of(e.tensor)
-        return e.dtype == "f32" and e.at == channel and not e.guard and bool(shape) and elements_of(e.tensor) == channels
+        return e.dtype == "f32" and e.offset == channel and not e.guard and bool(shape) and elements_of(e.tensor) == channels
     return isinstance(e, Const | Apply) and e.dtype == "f32"
 
 

@@ -125,4 +125,4 @@ def epilogue(problem: Problem) -> Epilogue | None:
     except (Untraceable, SplitAxis):
         return None
     own = [e for e in walk(element) if isinstance(e, Load) and operand_of[e.tensor] in results]
-    return Epilogue(element, index, operand_of) if own and all(e.at == here for e in own) else None
+    return Epilogue(element, index, operand_of) if own and all(e.offset == here for e in own) else None

@@ -113,7 +113,7 @@ def planes_of(space: Space, window: PlaneWindow, block: ir.Block) -> Planes:
     axes = WindowAxes(batch, channel, row, column, down, across, depth)
     check_known(axes)
     image, weight = _factors(product, axes)
-    if any(isinstance(e, Scan) for e in space.expressions) or any(r.at.coefficient(axes.column) != 1 for r in space.results):
+    if any(isinstance(e, Scan) for e in space.expressions) or any(r.offset.coefficient(axes.column) != 1 for r in space.results):
         raise Unfit("a scan, or a result whose neighbors in memory are not columns")
     lanes, rows = cpu.tile(axes.column.extent, axes.row.extent)
     plane, chunk = padded_plane(space, axes, window, image, lanes, rows)
@@ -143,14 +143,14 @@ def padded_plane(
     row, column, down, across = axes.row, axes.column, axes.down, axes.across
     if any(b.message for e in space.loads for b in e.guard):
         raise Unfit("indices of the user")
-    pitch = _pitch(image.at, window, 0, row, down), _pitch(image.at, window, 1, column, across)
+    pitch = _pitch(image.offset, window, 0, row, down), _pitch(image.offset, window, 1, column, across)
     neighbors = axes.channel if block > 1 else column
-    if neighbors.extent > 1 and (image.at.coefficient(neighbors) if block > 1 else pitch[1]) != 1:
+    if neighbors.extent > 1 and (image.offset.coefficient(neighbors) if block > 1 else pitch[1]) != 1:
         raise Unfit("an image whose columns, or channels, are not neighbors in memory")
-    rest = tuple((t, c) for t, c in image.at.terms if t in (axes.batch, axes.channel))
-    if len(rest) + sum(t in (row, column, down, across) for t, _ in image.at.terms) != len(image.at.terms):
+    rest = tuple((t, c) for t, c in image.offset.terms if t in (axes.batch, axes.channel))
+    if len(rest) + sum(t in (row, column, down, across) for t, _ in image.offset.terms) != len(image.offset.terms):
         raise Unfit("a load whose place other values say")
-    origin = Affine(image.at.constant + sum(n * p for n, p in zip(window.padding, pitch, strict=True)), rest)
+    origin = Affine(image.offset.constant + sum(n * p for n, p in zip(window.padding, pitch, strict=True)), rest)
     step, spread = window.stride[1], window.dilation[1]
     if block > 1:
         width, pixel = (column.extent - 1) * step + (across.extent - 1) * spread + 1, block

@@ -65,13 +65,13 @@ def plane_gradients_of(space: Space, window: PlaneWindow, block: ir.Block) -> Pl
     axes = WindowAxes(batch, channel, row, column, down, across, depth)
     check_known(axes)
     grad, image = _factors(product, axes)
-    pitch = grad.at.coefficient(row), grad.at.coefficient(column)
-    vector = channel if channel.extent > 1 and grad.at.coefficient(channel) == 1 else column
+    pitch = grad.offset.coefficient(row), grad.offset.coefficient(column)
+    vector = channel if channel.extent > 1 and grad.offset.coefficient(channel) == 1 else column
     if vector is column and column.extent > 1 and pitch[1] != 1:
         raise Unfit("gradients whose columns, or channels, are not neighbors in memory")
     lanes = cpu.VECTOR if vector is channel else _lanes(column, across)
     plane, chunk = padded_plane(space, axes, window, image, lanes, 1, lanes if vector is channel else 1)
-    start = Affine(grad.at.constant, tuple((t, c) for t, c in grad.at.terms if t not in (row, column)))
+    start = Affine(grad.offset.constant, tuple((t, c) for t, c in grad.offset.terms if t not in (row, column)))
     merged = Merged(space.rows, space.columns, {}, {})
     return PlaneGradients(merged, axes, product, plane, grad, start, pitch, vector, lanes, chunk)
 

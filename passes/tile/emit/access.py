@@ -47,7 +47,7 @@ def load(b: "Blocks", e: Load) -> ir.Value:
         return b.from_memory(tiles.read(b, e, tiles.sides_of(b, e)), dtype)
     if b.is_block(e):
         return b.from_memory(_load_block(b, e, memory), dtype)
-    at = b.index(e.at)
+    at = b.index(e.offset)
     bounds.check(b, e, False)
     if not e.guard:
         return b.from_memory(memref.load(memory, [at]), dtype)
@@ -58,7 +58,7 @@ def load(b: "Blocks", e: Load) -> ir.Value:
 
 def _load_block(b: "Blocks", e: Load, flat: ir.Value) -> ir.Value:
     """Loads a block of rank 1 as memory holds it."""
-    at = b.merged.index(e.at)
+    at = b.merged.index(e.offset)
     if e in b.transposed:
         tile, row = b.transposed[e]
         stored = ir.MemRefType(flat.type).element_type
@@ -73,7 +73,7 @@ def _load_block(b: "Blocks", e: Load, flat: ir.Value) -> ir.Value:
         inside = b.condition(guard, True)
         mask = inside if mask is None else _intersection(b, mask, inside)
     if e in b.ahead and is_contiguous(b, at):
-        _prefetch(b, flat, b.index(e.at), b.ahead[e])
+        _prefetch(b, flat, b.index(e.offset), b.ahead[e])
     return read(b, flat, at, mask)
 
 
@@ -126,7 +126,7 @@ def scatter(b: "Blocks", value: ir.Value, memory: ir.Value, e: Scatter) -> None:
     wide = isinstance(value.type, ir.VectorType)
     bounds.check(b, e, wide)
     if not wide:
-        at = b.index(e.at)
+        at = b.index(e.offset)
         if e.guard:
             b.branch(b.condition(e.guard, False), lambda: memref.store(value, memory, [at]), lambda: None)
         else:
@@ -136,7 +136,7 @@ def scatter(b: "Blocks", value: ir.Value, memory: ir.Value, e: Scatter) -> None:
     if e.guard:
         inside = b.condition(e.guard, True)
         mask = inside if mask is None else arith.andi(mask, inside)
-    at = b.merged.index(e.at)
+    at = b.merged.index(e.offset)
     if is_contiguous(b, at):
         where = [_start(b, memory, at)]
         vector.transfer_write(None, value, memory, where, ir.AffineMap.get_identity(1), mask=mask, in_bounds=bool_array([True]))
@@ -147,8 +147,8 @@ def scatter(b: "Blocks", value: ir.Value, memory: ir.Value, e: Scatter) -> None:
 def _combine(b: "Blocks", value: ir.Value, memory: ir.Value, e: Scatter) -> None:
     """Combines a value with what memory holds, where its index is within bounds: a block lane by lane, a scalar as the only one."""
     wide = isinstance(value.type, ir.VectorType)
-    at = b.merged.index(e.at)
-    varying_bounds = [bound for bound in e.guard if wide and b.varies(bound.at)]
+    at = b.merged.index(e.offset)
+    varying_bounds = [bound for bound in e.guard if wide and b.varies(bound.index)]
     bounds.check(b, e, bool(varying_bounds))
 
     def combine() -> None:

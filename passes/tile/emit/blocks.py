@@ -56,7 +56,7 @@ class Blocks(Scopes):
         self.ahead: dict[Load, int] = {}  # loads to prefetch, and how many elements ahead
         self.pairs = False  # whether every second element is loaded as part of a block of pairs
         self.runs = True  # whether lanes of a flattened axis are read and written run by run
-        self.apart = False  # whether lane masks are ranges, and loops tell the values of their axes
+        self.edge_loops = False  # see BlockConfig; lane masks are ranges then, and loops tell the values of their axes
         self.ranges: dict[Axis, bounds.Range] = {}  # values of axes whose loops run over a part of them
         self.window: access.ShiftedBlocks | None = None  # of the loop over rows that start in the middle of an access
         self.decided: dict[Expr, Expr] = {}  # selects that a branch has decided, and the operand chosen
@@ -201,7 +201,7 @@ class Blocks(Scopes):
 
     def _position(self, e: Position) -> ir.Value:
         wide = self.is_block(e)
-        at = self.lane_index(e.at) if wide else self.index(e.at)
+        at = self.lane_index(e.index) if wide else self.index(e.index)
         return at if e.dtype == "index" else arith.index_cast(typed(shape_of(at), element(e.dtype)), at)
 
     def _apply(self, e: Apply) -> ir.Value:

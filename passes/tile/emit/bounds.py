@@ -64,7 +64,7 @@ def undecided_bounds(b: "Blocks", guard: Guard) -> Guard:
 
 def _holds(b: "Blocks", bound: Bound) -> bool:
     """Returns whether a bound holds for all values that the axes in `b.ranges` have at this point."""
-    at = b.merged.index(bound.at)
+    at = b.merged.index(bound.index)
     if at.opaque or not any(a in b.ranges for a, _ in at.terms):
         return False
     low, high = index_range(at, b.ranges)
@@ -93,9 +93,9 @@ def index_range(at: Affine, ranges: dict[Axis, Range]) -> Range:
 
 def _compared(b: "Blocks", bound: Bound, wide: bool) -> ir.Value:
     """Emits a bound as comparisons of its index."""
-    at = b.merged.index(bound.at)
+    at = b.merged.index(bound.index)
     lanes = wide and (at.coefficient(b.vector) != 0 or any(not isinstance(t, Axis) and b.is_block(t) for t, _ in at.terms))
-    index = b.lane_index(bound.at) if lanes else b.index(bound.at)
+    index = b.lane_index(bound.index) if lanes else b.index(bound.index)
 
     def number(n: SizeLike) -> ir.Value:
         """Emits a size as an index, broadcast to all lanes if the bound is compared in lanes."""
@@ -117,8 +117,8 @@ def guard_before(b: "Blocks", count: ir.Value) -> ir.Value:
 def _first_lanes(b: "Blocks", bound: Bound) -> ir.Value | None:
     """Emits the mask of the lanes before a symbolic end, which may be in the middle of an access. Returns None for other bounds,
     and if the lanes are not neighbors in memory."""
-    at = b.merged.index(bound.at)
-    if b.apart or len(b.sides) > 1 or at.opaque or at.coefficient(b.vector) != 1 or not is_symbolic(bound.high):
+    at = b.merged.index(bound.index)
+    if b.edge_loops or len(b.sides) > 1 or at.opaque or at.coefficient(b.vector) != 1 or not is_symbolic(bound.high):
         return None
     if not at_most(bound.low, index_range(at, b.ranges)[0]):
         return None
@@ -126,7 +126,7 @@ def _first_lanes(b: "Blocks", bound: Bound) -> ir.Value | None:
 
     def made() -> ir.Value:
         """Computes the mask."""
-        return guard_before(b, arith.maxsi(arith.subi(b.number(bound.high), b.index(bound.at)), b.number(0)))
+        return guard_before(b, arith.maxsi(arith.subi(b.number(bound.high), b.index(bound.index)), b.number(0)))
 
     return b.memoized(("first lanes", at, bound.high), depth, made)
 
@@ -134,12 +134,12 @@ def _first_lanes(b: "Blocks", bound: Bound) -> ir.Value | None:
 def _lanes(b: "Blocks", bound: Bound) -> ir.Value | None:
     """Emits the mask of lanes for which a bound holds from ranges of lanes (vector.create_mask), without computing their indices.
 
-    Returns None unless `apart` is set, the index changes by a known step from lane to lane, and, if its range is known, it fits in
-    32 bits.
+    Returns None unless `edge_loops` is set, the index changes by a known step from lane to lane, and, if its range is known, it
+    fits in 32 bits.
     """
-    at = b.merged.index(bound.at)
+    at = b.merged.index(bound.index)
     step = at.coefficient(b.vector)
-    if not b.apart or at.opaque or is_symbolic(step) or step == 0:
+    if not b.edge_loops or at.opaque or is_symbolic(step) or step == 0:
         return None
     low, high = index_range(at, b.ranges)
     distance, open_ = abs(step), is_symbolic((low, high, bound.low, bound.high))
@@ -150,7 +150,7 @@ def _lanes(b: "Blocks", bound: Bound) -> ir.Value | None:
     def first(limit: SizeLike) -> ir.Value:
         """Emits the mask of the first lanes, those with an index less than `limit`; if the index falls, those with at least
         `limit`. Masks count in 32 bits, so a count that may need more is clamped to the number of lanes."""
-        index = b.index(bound.at)
+        index = b.index(bound.index)
         to = arith.subi(b.number(limit + distance - 1), index) if step > 0 else arith.subi(index, b.number(limit - distance))
         count = arith.divui(arith.maxsi(to, b.number(0)), b.number(distance)) if distance > 1 else to
         return b.mask_before(arith.minsi(arith.maxsi(count, b.number(0)), b.number(b.lanes)) if open_ else count)
@@ -180,7 +180,7 @@ def inner_blocks(space: Space, change: dict[Axis, Affine], axis: Axis, lanes: in
     bounds = dict.fromkeys(bound for e in guarded for bound in e.guard if not bound.message)
     first, end, found = 0, count // lanes * lanes, False
     for bound in bounds:
-        at = bound.at.rename(change)
+        at = bound.index.rename(change)
         step = 0 if at.opaque else at.coefficient(axis)
         if step == 0:
             continue
@@ -211,7 +211,7 @@ def ending_at_bounds(b: "Blocks", nest: Nest, axis: Axis) -> Iterator[tuple[ir.V
     count = b.number(axis.extent)
     with b.point():
         for bound in bounds:
-            rest = b.merged.index(bound.at) + Affine(0, ((axis, -1),))
+            rest = b.merged.index(bound.index) + Affine(0, ((axis, -1),))
             left = arith.subi(b.number(bound.high), b.index(rest))
             count = arith.minsi(count, arith.maxsi(left, b.number(0)))
     b.known = conjunction(known, bounds)
@@ -225,7 +225,7 @@ def _ends(b: "Blocks", nest: Nest, axis: Axis) -> Iterator[Bound]:
     if not is_symbolic(axis.extent) or short or nest.scans or nest.online or nest.results:
         return
     for bound in _bounds(r.arg for r in nest.reductions):
-        at = b.merged.index(bound.at)
+        at = b.merged.index(bound.index)
         if at.opaque or at.coefficient(axis) != 1 or any(t is not axis and t not in b.bound for t, _ in at.terms):
             continue
         if at_most(bound.low, index_range(at, b.ranges)[0]) and all(

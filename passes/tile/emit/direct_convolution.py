@@ -54,7 +54,7 @@ class WindowBlocks(Blocks):
         return reduce(arith.andi, conditions) if conditions else self.true(False)
 
     def _inside(self, b: Bound) -> ir.Value:
-        return reduce(arith.andi, bounds.comparisons(b, self.index(b.at), self.number, b.at.bounds()))
+        return reduce(arith.andi, bounds.comparisons(b, self.index(b.index), self.number, b.index.bounds()))
 
 
 class DirectConvolutionProgram:
@@ -77,7 +77,7 @@ class DirectConvolutionProgram:
             within = self._within(change) if j else ()
             self.b.stack[-1].mask = self.b.condition(within, True) if within else None
             for r, flat in self.results:
-                self.b.store(self._at(r.expr, change), flat, r.dtype, r.at.rename(change))
+                self.b.store(self._at(r.expr, change), flat, r.dtype, r.offset.rename(change))
 
     def _place(self, program: ir.Value) -> None:
         """Binds the axes to this program's position in the grid, which is, from the fastest dimension on: `inner` blocks of
@@ -128,7 +128,7 @@ class DirectConvolutionProgram:
         first, last = b.number(0), b.number(p.axes.down.extent)
         if p.height is None:
             return first, last
-        top = p.height.at + Affine.of(p.axes.down, -p.tall)  # the image row at which the window begins
+        top = p.height.index + Affine.of(p.axes.down, -p.tall)  # the image row at which the window begins
         if not at_most(p.height.low, top.bounds()[0]):
             first = self._rows_to(arith.maxsi(first, arith.subi(b.number(p.height.low), b.index(top))))
         if not below(top.bounds()[1] + (p.axes.down.extent - 1) * p.tall, p.height.high):
@@ -178,8 +178,8 @@ class DirectConvolutionProgram:
         if len(pixel) == 1 or not isinstance(first, Load):
             return
         b, flat = self.b, self.b.memory[first.tensor][0]
-        (jump,) = (c for t, c in b.merged.index(first.at).terms if t in b.merged.quotients)
-        at, depth = b.index(first.at), b.depth(first)
+        (jump,) = (c for t, c in b.merged.index(first.offset).terms if t in b.merged.quotients)
+        at, depth = b.index(first.offset), b.depth(first)
         with b.point(depth):
             inside = b.inside(first.guard)
             read = ir.Operation.create(
@@ -213,9 +213,9 @@ class DirectConvolutionProgram:
         match e:
             case Load():
                 guard = self._guard(e.guard, change)
-                if guard is not None and e.at.coefficient(self.schedule.axes.column):
+                if guard is not None and e.offset.coefficient(self.schedule.axes.column):
                     guard = conjunction(guard, self._within(change))
-                return make.const(0, e.dtype) if guard is None else make.load(e.tensor, e.at.rename(change), guard, e.dtype)
+                return make.const(0, e.dtype) if guard is None else make.load(e.tensor, e.offset.rename(change), guard, e.dtype)
             case InBounds():
                 guard = self._guard(e.guard, change)
                 return make.const(False, "i1") if guard is None else make.in_bounds(guard)
@@ -229,7 +229,7 @@ class DirectConvolutionProgram:
 
     def _guard(self, guard: Guard, change: Change) -> Guard | None:
         """Returns the bounds that may fail after the replacement; None if one always fails."""
-        bounds = [Bound(b.at.rename(change), b.low, b.high) for b in guard if not b.at.coefficient(self.schedule.axes.down)]
+        bounds = [Bound(b.index.rename(change), b.low, b.high) for b in guard if not b.index.coefficient(self.schedule.axes.down)]
         return None if any(b.never for b in bounds) else tuple(b for b in bounds if not b.always)
 
     def _within(self, change: Change) -> Guard:

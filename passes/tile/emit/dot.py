@@ -48,7 +48,7 @@ class Dot:
                         block_moments = self._moments(b.block(result.expr), centered=p.centered[i])
                         rows[i] = block_moments.joined(rows[i]) if i in rows else block_moments
                     else:
-                        b.store(result.expr, self.results[i], result.dtype, result.at)
+                        b.store(result.expr, self.results[i], result.dtype, result.offset)
         for i, moments in rows.items():
             value = moments.sum if moments.squares is None else moments.squares
             self._store_sums(p.results[i], value, self.results[i])
@@ -96,7 +96,7 @@ class Dot:
         product's rows."""
         b, p, (m, n) = self.b, self.product, self.b.sides
         blocks = -(-n.extent // n.step)
-        at = p.merged.index(result.at)
+        at = p.merged.index(result.offset)
         axes = (*(x for x in p.batch if at.coefficient(x)), p.m)
         strides = [*(at.coefficient(x) // n.extent * blocks if x is not None else 0 for x in axes), 1]
         sums = view(b, memory, 0, [*map(extent, axes), blocks], strides)

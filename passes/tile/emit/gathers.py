@@ -30,7 +30,7 @@ def read(b: "Blocks", memory: ir.Value, e: Load, sides: Sequence[Side]) -> ir.Va
     """Loads a tile element by element; those out of bounds are 0."""
     stored, shape = ir.MemRefType(memory.type).element_type, tuple(side.size for side in sides)
     view = _flat(b, memory)
-    where, mask = _offsets_and_mask(b, e.at, e.guard, sides)
+    where, mask = _offsets_and_mask(b, e.offset, e.guard, sides)
     return vector.gather(ir.VectorType.get(shape, stored), view, [b.number(0)], where, mask, filled(shape, 0, stored))
 
 
@@ -54,7 +54,7 @@ def _offsets_and_mask(b: "Blocks", at: Affine, guard: Guard, along: Sequence[Sid
     shape = [side.size for side in along]
     for d, side in sides:
         if side.axis is not None and b.bound[side.axis][0] < len(b.stack) - 1:  # in front of the loop
-            for index in (at, *(bound.at for bound in guard)):
+            for index in (at, *(bound.index for bound in guard)):
                 _along(b, index, d, side)
             _inside_axis(b, d, side)
     masks = [m for d, side in sides if (m := _inside_axis(b, d, side)) is not None]
@@ -68,8 +68,8 @@ def _offsets_and_mask(b: "Blocks", at: Affine, guard: Guard, along: Sequence[Sid
 
 def _bounded(b: "Blocks", bound: Bound, sides: Sides) -> list[ir.Value]:
     """Emits a bound as up to two comparisons: those that can fail."""
-    value = _offsets(b, bound.at, sides)
-    return bounds.comparisons(bound, value, lambda n: broadcast(_number(b, n), shape_of(value)), bound.at.bounds())
+    value = _offsets(b, bound.index, sides)
+    return bounds.comparisons(bound, value, lambda n: broadcast(_number(b, n), shape_of(value)), bound.index.bounds())
 
 
 def _offsets(b: "Blocks", at: Affine, sides: Sides) -> ir.Value:

@@ -69,5 +69,5 @@ def _pays(b: "Blocks", schedule: Schedule, e: Expr) -> bool:
         return False
     if isinstance(e, Load):
         several = typical(math.prod(a.extent for a in merged.columns)) > schedule.config.lanes
-        return several and not e.at.opaque and merged.index(e.at).coefficient(schedule.vector) not in (0, 1)
+        return several and not e.offset.opaque and merged.index(e.offset).coefficient(schedule.vector) not in (0, 1)
     return isinstance(e, Apply) and cost(e) >= schedule.config.reuse

@@ -32,7 +32,7 @@ def store_in_parts(b: "Blocks", lanes: int, e: Expr, store: Callable[[], None]) 
     def decided(value: Expr, index_range: tuple[int, int]) -> None:
         """Stores what is left where the condition is decided."""
         outer_known = b.known
-        b.decided[select], b.known = value, conjunction(outer_known, (Bound(bound.at, *index_range),))
+        b.decided[select], b.known = value, conjunction(outer_known, (Bound(bound.index, *index_range),))
         store_in_parts(b, lanes, e, store)
         del b.decided[select]
         b.known = outer_known
@@ -44,7 +44,7 @@ def store_in_parts(b: "Blocks", lanes: int, e: Expr, store: Callable[[], None]) 
         decided(no, (low, high))
         return
     with b.point():
-        at = b.index(bound.at)
+        at = b.index(bound.index)
         inside = reduce(arith.andi, bounds.comparisons(bound, at, b.number, (low, high - 1)))
     outside = (bound.high, high) if bound.low <= low else (low, bound.low) if high <= bound.high else (low, high)
     within = max(low, bound.low), min(high, bound.high)
@@ -59,8 +59,8 @@ def store_in_parts(b: "Blocks", lanes: int, e: Expr, store: Callable[[], None]) 
 
 def _range(bound: Bound, known: Guard) -> tuple[int, int]:
     """Returns the values that the index of a bound is known to have: at least, and less than."""
-    first, last = bound.at.bounds()
-    alike = [(k, bound.at.constant - k.at.constant) for k in known if k.at.terms == bound.at.terms]
+    first, last = bound.index.bounds()
+    alike = [(k, bound.index.constant - k.index.constant) for k in known if k.index.terms == bound.index.terms]
     return max([first, *(k.low + c for k, c in alike)]), min([last + 1, *(k.high + c for k, c in alike)])
 
 

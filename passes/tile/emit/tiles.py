@@ -28,9 +28,9 @@ def sides_of(b: "Blocks", e: Load) -> list[Side]:
 def read(b: "Blocks", e: Load, sides: Sequence[Side]) -> ir.Value:
     """Loads a tile as memory holds it. Elements past the end of an axis are 0, and so are those that fail a bound."""
     memory, _ = b.memory[e.tensor]
-    if e.guard or not b.merged.is_even(e.at):
+    if e.guard or not b.merged.is_even(e.offset):
         return gathers.read(b, memory, e, sides)
-    view, where, dims, inside = _view(b, memory, e.at, sides)
+    view, where, dims, inside = _view(b, memory, e.offset, sides)
     stored = ir.MemRefType(view.type).element_type
     pad = arith.constant(stored, number_attribute(0, stored))
     return vector.transfer_read(ir.VectorType.get([s.size for s in sides], stored), view, where, dims, pad, in_bounds=inside)

@@ -118,7 +118,7 @@ def _offsets(space: Space, merged: Merged, vector: Axis) -> Iterator[SizeLike]:
         if at.coefficient(vector) == 1:
             yield from (at.constant, *(c for t, c in at.terms if t is not vector))
     for bound in guards:
-        if merged.index(bound.at).coefficient(vector):
+        if merged.index(bound.index).coefficient(vector):
             yield from (bound.low, bound.high)
 
 

@@ -15,20 +15,20 @@ class BlockConfig:
 
     Class variables are the same for all programs of a target.
 
-    scratch      largest size in bytes at which values of a row are kept in scratch memory between two loops over it (0: never)
-    reuse        number of operations from which on a value is worth keeping
-    prefetch     emits software prefetches for data that is read later
-    streams      size in bytes of a result from which on its stores bypass the caches (0: never)
-    online       computes a maximum and the sum of exponentials relative to it in one loop (online softmax)
-    wide_sums    accumulates in f64 where an f32 sum runs over many iterations or over the lanes of a block
-    masked       covers a chunk by one masked block instead of whole blocks and a tail
-    rest         lanes of the blocks for the elements that whole blocks leave over, if their number is symbolic (0: as many as
-                 others)
-    apart        runs blocks that may cross the edge of an image in separate loops, so that the other blocks need no bounds checks
-    least_scan   elements of a scan from which on blocks run along it
-    short        elements of a contiguous row below which it is flattened with the axis outside of it, as are the columns (0: never)
-    pairs        a load with a stride of 2 reads whole blocks, and drops every second element in registers
-    runs         reads and writes the lanes of a flattened axis run by run; else one by one
+    scratch     largest size in bytes at which values of a row are kept in scratch memory between two loops over it (0: never)
+    reuse       number of operations from which on a value is worth keeping
+    prefetch    emits software prefetches for data that is read later
+    streams     size in bytes of a result from which on its stores bypass the caches (0: never)
+    online      computes a maximum and the sum of exponentials relative to it in one loop (online softmax)
+    wide_sums   accumulates in f64 where an f32 sum runs over many iterations or over the lanes of a block
+    masked      covers a chunk by one masked block instead of whole blocks and a tail
+    rest        lanes of the blocks for the elements that whole blocks leave over, if their number is symbolic (0: as many as
+                others)
+    edge_loops  runs blocks that may cross the edge of an image in separate loops, so that the other blocks need no bounds checks
+    least_scan  elements of a scan from which on blocks run along it
+    short       elements of a contiguous row below which it is flattened with the axis outside of it, as are the columns (0: never)
+    pairs       a load with a stride of 2 reads whole blocks, and drops every second element in registers
+    runs        reads and writes the lanes of a flattened axis run by run; else one by one
     """
 
     scratch: ClassVar[int] = 0
@@ -38,7 +38,7 @@ class BlockConfig:
     online: ClassVar[bool] = False
     wide_sums: ClassVar[bool] = False
     masked: ClassVar[bool] = False
-    apart: ClassVar[bool] = False
+    edge_loops: ClassVar[bool] = False
     least_scan: ClassVar[int] = 0
     short: ClassVar[int] = 0
     pairs: ClassVar[bool] = False

@@ -24,7 +24,7 @@ class CpuConfig(BlockConfig):
     prefetch: ClassVar[bool] = True
     streams: ClassVar[int] = 1 << 23
     wide_sums: ClassVar[bool] = True
-    apart: ClassVar[bool] = True
+    edge_loops: ClassVar[bool] = True
     least_scan: ClassVar[int] = SCAN_LANES
     pairs: ClassVar[bool] = True
     runs: ClassVar[bool] = False

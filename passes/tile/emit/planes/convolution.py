@@ -82,7 +82,7 @@ class PlaneProgram:
                     b.bind(p.axes.row, arith.addi(place, b.number(r)))
                 b.stack[-1].memo[p.product] = total
                 for result, flat in self.results:
-                    b.store(result.expr, flat, result.dtype, result.at, result.paired)
+                    b.store(result.expr, flat, result.dtype, result.offset, result.paired)
         return []
 
     def _sums(self, copy: ir.Value, row: ir.Value, column: ir.Value, rows: int) -> list[ir.Value]:
@@ -108,7 +108,7 @@ class PlaneProgram:
     def _weight(self, k: int, j: int) -> ir.Value:
         """Emits the weight at row `k` and column `j` of the window, in all lanes."""
         b, p = self.b, self.schedule
-        at = p.weight.at
+        at = p.weight.offset
         rest = Affine(at.constant, tuple((t, c) for t, c in at.terms if t not in (p.axes.down, p.axes.across)))
         step = at.coefficient(p.axes.down) * k + at.coefficient(p.axes.across) * j
         start = b.memoized("weights", 0, partial(b.index, rest))

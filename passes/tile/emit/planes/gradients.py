@@ -137,4 +137,4 @@ class PlaneGradientProgram:
             total = lanes if p.of_channels else vector.reduction(self.f32, vector.CombiningKind.ADD, lanes)
         b.stack[-1].memo[p.product], b.stack[-1].mask = total, b.stack[0].mask
         for result, flat in self.results:
-            b.store(result.expr, flat, result.dtype, result.at, result.paired)
+            b.store(result.expr, flat, result.dtype, result.offset, result.paired)
