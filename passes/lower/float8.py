@@ -17,17 +17,17 @@ CASTS = ("arith.extf", "arith.truncf")
 class Format:
     """An 8-bit float format.
 
-    mantissa  its bits
-    bias      of the exponent
-    large     bits, in f32, of the least value that becomes `most`
-    most      bits of the largest value that is not a NaN
-    infinite  whether that is an infinity
+    mantissa       its bits
+    bias           of the exponent
+    overflow_bits  bits, in f32, of the least value that becomes `max_bits`
+    max_bits       bits of the largest value that is not a NaN
+    infinite       whether that is an infinity
     """
 
     mantissa: int
     bias: int
-    large: int
-    most: int
+    overflow_bits: int
+    max_bits: int
     infinite: bool
 
     @property
@@ -36,7 +36,7 @@ class Format:
         return 23 - self.mantissa
 
     @property
-    def least(self) -> int:
+    def min_normal_exponent(self) -> int:
         """The exponent, in f32's bits, of the smallest normal number."""
         return 128 - self.bias
 
@@ -70,12 +70,12 @@ def _narrowed(x: Num, format_: Format, name: str) -> Num:
     bits, i8 = x.bits(), ir.IntegerType.get_signless(8)
     sign = bits.shr(24) & 0x80
     size = bits & 0x7FFFFFFF
-    magic = (format_.least + format_.shift) << 23  # a number whose last digit is that of denormals
+    magic = (format_.min_normal_exponent + format_.shift) << 23  # a number whose last digit is that of denormals
     denormal = (size.as_float() + x.emitter.i32(magic).as_float()).bits() - magic
     odd = size.shr(format_.shift) & 1
-    normal = (size - ((format_.least - 1) << 23) + ((1 << (format_.shift - 1)) - 1) + odd).shr(format_.shift)
-    out = denormal.where(size.compare("ult", format_.least << 23), normal)
-    out = x.emitter.i32(format_.most).where(size.compare("uge", format_.large), out)
+    normal = (size - ((format_.min_normal_exponent - 1) << 23) + ((1 << (format_.shift - 1)) - 1) + odd).shr(format_.shift)
+    out = denormal.where(size.compare("ult", format_.min_normal_exponent << 23), normal)
+    out = x.emitter.i32(format_.max_bits).where(size.compare("uge", format_.overflow_bits), out)
     out = x.emitter.i32(_NAN).where(size.compare("ugt", _F32_INFINITE), out)
     return (out | sign).cast("arith.trunci", i8).cast("arith.bitcast", ir.Type.parse(name))
 
@@ -85,11 +85,11 @@ def _widened(x: Num, format_: Format) -> Num:
     bits = x.cast("arith.bitcast", ir.IntegerType.get_signless(8)).cast("arith.extui", ir.IntegerType.get_signless(32))
     size = bits & 0x7F
     digits = size << format_.shift
-    normal = digits + ((format_.least - 1) << 23)
-    least = x.emitter.i32(format_.least << 23)
+    normal = digits + ((format_.min_normal_exponent - 1) << 23)
+    least = x.emitter.i32(format_.min_normal_exponent << 23)
     denormal = ((digits + least).as_float() - least.as_float()).bits()
     out = denormal.where(size.compare("ult", 1 << format_.mantissa), normal)
     if format_.infinite:
-        out = x.emitter.i32(_F32_INFINITE).where(size.compare("eq", format_.most), out)
-    out = x.emitter.i32(_F32_NAN).where(size.compare("ugt", format_.most), out)
+        out = x.emitter.i32(_F32_INFINITE).where(size.compare("eq", format_.max_bits), out)
+    out = x.emitter.i32(_F32_NAN).where(size.compare("ugt", format_.max_bits), out)
     return (out | ((bits & 0x80) << 24)).as_float()

@@ -85,7 +85,7 @@ class Kernel:
         the least value that it has in this kernel, so that the bound stays known."""
         if not self.lengths:
             return size
-        products = {s.name: maximum(product, s.least) for product, length in self.lengths.items() for s in all_symbols(length)}
+        products = {s.name: maximum(product, s.minimum) for product, length in self.lengths.items() for s in all_symbols(length)}
         return substituted(size, products)
 
     def row_space(self, round_half: bool, scans: bool = False) -> Space | None:

@@ -28,7 +28,7 @@ class FloatFormat:
     exp         the coefficients of the polynomial q in exp(r) = 1 + r + r*r*q(r), |r| <= ln(2)/2, the highest power first
     range       below its first number exp is 0, above its second infinite
     range_exp2  the same for 2**x
-    least       below this, exp(x) - 1 rounds to -1
+    expm1_min   below this, exp(x) - 1 rounds to -1
     """
 
     mantissa: int
@@ -37,7 +37,7 @@ class FloatFormat:
     exp: tuple[float, ...]
     range: tuple[float, float]
     range_exp2: tuple[float, float]
-    least: float
+    expm1_min: float
 
     @property
     def round(self) -> float:
@@ -97,7 +97,7 @@ def expm1(x: Num) -> Num:
     It is 2**n * (e**r - 1) + (2**n - 1), computed in halves because 2**128 is not a number of f32.
     """
     of = format_of(x)
-    half = quarter_expm1(clamp(x, of.least, of.range[1]), parts=1)
+    half = quarter_expm1(clamp(x, of.expm1_min, of.range[1]), parts=1)
     # below this bound the sum would lose the sign of zero and the last bit of a denormal
     return x.where(x.abs() < 2.0 ** -(of.mantissa + 2), half + half)
 

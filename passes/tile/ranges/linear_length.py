@@ -56,8 +56,8 @@ class LinearLength:
         """Returns the replacement of the symbol if the length is more than `above` and at most `most` (None: any, typically `long`
         at least), and `step` divides it. None if no length is like this, or none that the symbol shows."""
         s = self.symbol
-        high = s.most if most is None else (most - self.plus) // self.factor
-        low = max(s.least, (above - self.plus) // self.factor + 1)
+        high = s.maximum if most is None else (most - self.plus) // self.factor
+        low = max(s.minimum, (above - self.plus) // self.factor + 1)
         if high is not None and high < low:
             return None
         typical = max(s.hint, long // self.factor) if high is None else high

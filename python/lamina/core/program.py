@@ -84,7 +84,7 @@ class When:
     """A condition on a call's sizes: size <= most."""
 
     size: SizeLike
-    most: int
+    limit: int
 
 
 @dataclass(frozen=True)

@@ -81,7 +81,7 @@ def _step(index: int, step: Step, all_sizes: Sequence[Step]) -> KernelStep | Ext
 def _ranges(launches: Sequence[Launch]) -> Iterator[str]:
     """Yields kernels of which a call takes the first that is for its sizes, each with what these are."""
     for launch in launches if len(launches) > 1 else ():
-        conditions = [f"{readable(when.size)} <= {when.most}" for when in launch.when]
+        conditions = [f"{readable(when.size)} <= {when.limit}" for when in launch.when]
         yield f"{launch.kernel} where {' and '.join(conditions)}" if conditions else f"{launch.kernel} otherwise"
 
 

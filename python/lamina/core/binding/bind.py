@@ -90,7 +90,7 @@ class ProgramBinding:
 
 
 def _hold(conditions: Sequence[When]) -> bool:
-    return all(when.size <= when.most for when in conditions)
+    return all(when.size <= when.limit for when in conditions)
 
 
 def _chosen(program: Program, computations: Sequence[Sequence[int]]) -> Program:

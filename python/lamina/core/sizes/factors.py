@@ -35,12 +35,12 @@ class SizeSymbol:
 
     name: str
     hint: int
-    least: int = LEAST
-    most: int | None = None
+    minimum: int = LEAST
+    maximum: int | None = None
 
     def __str__(self) -> str:
-        low = f">={self.least}" if self.least != LEAST else ""
-        return f"{self.name}~{self.hint}{low}" + (f"<={self.most}" if self.most is not None else "")
+        low = f">={self.minimum}" if self.minimum != LEAST else ""
+        return f"{self.name}~{self.hint}{low}" + (f"<={self.maximum}" if self.maximum is not None else "")
 
 
 @dataclass(frozen=True)
@@ -93,9 +93,9 @@ def _is_positive(size: Any, depth: int) -> bool:
 def _is_refuted(size: Any) -> bool:
     """Returns whether a size is at most 0 for some values of its symbols: a search for a proof of the contrary is in vain."""
     samples: tuple[Callable[[SizeSymbol], int], ...] = (
-        lambda symbol: symbol.least,
-        lambda symbol: max(symbol.least, symbol.hint if symbol.most is None else min(symbol.hint, symbol.most)),
-        lambda symbol: symbol.least + _FAR if symbol.most is None else symbol.most,
+        lambda symbol: symbol.minimum,
+        lambda symbol: max(symbol.minimum, symbol.hint if symbol.maximum is None else min(symbol.hint, symbol.maximum)),
+        lambda symbol: symbol.minimum + _FAR if symbol.maximum is None else symbol.maximum,
     )
     try:
         return any(_at(size, value_of) <= 0 for value_of in samples)
@@ -213,7 +213,7 @@ def _bounds(size: Any) -> tuple[float, float]:
 def _range(f: Factor) -> tuple[float, float]:
     """Returns the least and the largest value of a factor."""
     if isinstance(f, SizeSymbol):
-        return f.least, math.inf if f.most is None else f.most
+        return f.minimum, math.inf if f.maximum is None else f.maximum
     (a, b), (c, d) = _bounds(f.left), _bounds(f.right)
     if f.op == "min":
         return min(a, c), min(b, d)

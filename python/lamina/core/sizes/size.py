@@ -29,9 +29,9 @@ class Size(_Number):
     terms: Terms
 
     @staticmethod
-    def of(symbol: str, hint: int = LEAST, least: int = LEAST, most: int | None = None) -> "Size":
+    def of(symbol: str, hint: int = LEAST, minimum: int = LEAST, maximum: int | None = None) -> "Size":
         """Returns the size that is one symbol."""
-        return Size((((SizeSymbol(symbol, hint, least, most),), 1),))
+        return Size((((SizeSymbol(symbol, hint, minimum, maximum),), 1),))
 
     def __str__(self) -> str:
         return self._text
