@@ -49,7 +49,9 @@ func.func @shared(%x: memref<64xf32>, %y: memref<64xf32>, %o: memref<8x8xf32>)
 // CHECK: %[[ONE:.*]] = arith.constant 1 : i64
 // CHECK: memref.store %[[ONE]], %[[SLOT]]
 // CHECK: %[[NARROW:.*]] = arith.index_cast %{{.*}} : vector<16xindex> to vector<16xi32>
-// CHECK: vector.gather %{{.*}} [%[[NARROW]]], %[[OK]]
+// CHECK: %[[READ:.*]] = vector.gather %{{.*}} [%[[NARROW]]], %[[OK]]
+// LLVM may not leave out lanes of it.
+// CHECK-NEXT: llvm.call_intrinsic "llvm.arithmetic.fence"(%[[READ]])
 func.func @take(%x: memref<50xf32>, %i: memref<16xindex>, %o: memref<16xf32>) attributes {tile.grid = 1 : i64} {
   %c0 = arith.constant 0 : index
   %n = arith.constant dense<50> : vector<16xindex>

@@ -40,7 +40,7 @@ def lower_gather(op: ir.Operation) -> None:
         if 0 <= ir.MemRefType(memory.type).shape[0] < 1 << 31:
             positions = positions.cast("arith.index_cast", ir.IntegerType.get_signless(32))
         start, offsets = scalar.constant(0, ir.IndexType.get()).value, positions.value
-        value = e.op("vector.gather", [result], [memory, start, offsets, mask, otherwise]).result
+        value = _gather(e, result, [memory, start, offsets, mask, otherwise])
     else:
         terms, lane = linear
         start = scalar.constant(0, ir.IndexType.get())
@@ -71,7 +71,21 @@ def strided_load(
         np.arange(lanes, dtype=np.int32) * step, type=ir.VectorType.get([lanes], i32), context=result.context
     )
     constant = e.op("arith.constant", [ir.VectorType.get([lanes], i32)], [], value=offsets).result
-    return e.op("vector.gather", [result], [memory, start, constant, mask, otherwise]).result
+    return _gather(e, result, [memory, start, constant, mask, otherwise])
+
+
+def _gather(e: Emit, result: ir.VectorType, operands: list[ir.Value]) -> ir.Value:
+    """Gathers floats behind a fence, if some lanes may be masked off.
+
+    LLVM drops lanes of a gather that later selects do not take, as in a concatenation along the lanes, and computes with the
+    previous contents of a register in their place. These may be offsets, which are denormal floats: a product takes 150 cycles.
+    """
+    value = e.op("vector.gather", [result], operands).result
+    if number_of(operands[3]) or not isinstance(result.element_type, ir.F32Type | ir.F64Type):
+        return value
+    sizes = {"op_bundle_sizes": ir.DenseI32ArrayAttr.get([]), "operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 0])}
+    name = ir.StringAttr.get("llvm.arithmetic.fence")
+    return e.op("llvm.call_intrinsic", [result], [value], intrin=name, **sizes).result
 
 
 def _reversed(e: Emit, mask: ir.Value) -> ir.Value | None:
