@@ -15,9 +15,9 @@ from .affine import Affine, Axis, IndexTerm
 from .guards import Guard
 
 
-def varies_over(at: Affine, axes: tuple[Axis, ...]) -> bool:
+def varies_over(index: Affine, axes: tuple[Axis, ...]) -> bool:
     """Returns whether an index varies over one of `axes`."""
-    return any(t in axes if isinstance(t, Axis) else not t.free.isdisjoint(axes) for t, _ in at.terms)
+    return any(t in axes if isinstance(t, Axis) else not t.free.isdisjoint(axes) for t, _ in index.terms)
 
 
 class Expr(IndexTerm):
@@ -138,10 +138,10 @@ class Scatter(Expr):
         self.args, self.free = (self.value, *args), self.value.free | free
 
 
-def _reads(at: Affine, guard: Guard) -> tuple[frozenset[Axis], tuple[Expr, ...]]:
+def _reads(place: Affine, guard: Guard) -> tuple[frozenset[Axis], tuple[Expr, ...]]:
     free: set[Axis] = set()
     args: list[Expr] = []
-    for a in (at, *(b.index for b in guard)):
+    for a in (place, *(b.index for b in guard)):
         for term, _ in a.terms:
             if isinstance(term, Axis):
                 free.add(term)
@@ -179,13 +179,13 @@ class Interner:
         assert isinstance(found, Const)
         return found
 
-    def position(self, at: Affine, dtype: str) -> Expr:
+    def position(self, index: Affine, dtype: str) -> Expr:
         """Returns an affine position; a constant where no loop occurs."""
-        return self._make(Position, at, dtype) if at.terms else self.const(at.constant, dtype)
+        return self._make(Position, index, dtype) if index.terms else self.const(index.constant, dtype)
 
-    def load(self, tensor: Any, at: Affine, guard: Guard, dtype: str) -> Expr:
+    def load(self, tensor: Any, offset: Affine, guard: Guard, dtype: str) -> Expr:
         """Returns a load at an element offset, under a guard."""
-        return self._make(Load, tensor, at, guard, dtype)
+        return self._make(Load, tensor, offset, guard, dtype)
 
     def in_bounds(self, guard: Guard) -> Expr:
         """Returns whether `guard` holds; true for an empty guard."""
@@ -199,9 +199,9 @@ class Interner:
         """Returns an inclusive scan along `axis`."""
         return self._make(Scan, op, arg, axis, arg.dtype, decay)
 
-    def scatter(self, value: Expr, at: Affine, guard: Guard, combine: str, own: frozenset[Axis]) -> Scatter:
+    def scatter(self, value: Expr, offset: Affine, guard: Guard, combine: str, own: frozenset[Axis]) -> Scatter:
         """Returns the store of a value at an element offset, under a guard, or its combination with the element there."""
-        return self._make(Scatter, value, at, guard, value.dtype, combine, own)
+        return self._make(Scatter, value, offset, guard, value.dtype, combine, own)
 
     def apply(self, op: str, operands: tuple[Expr, ...], predicate: int | None, dtype: str) -> Expr:
         """Returns an arith or math op on `operands`, folded where possible."""

@@ -53,9 +53,9 @@ class Bound:
 Guard = tuple[Bound, ...]
 
 
-def with_index_check(guard: Guard, at: Affine, size: SizeLike) -> Guard:
+def with_index_check(guard: Guard, index: Affine, size: SizeLike) -> Guard:
     """Returns a guard with the check of a user's index of a dimension of this size, unless it is known to hold."""
-    bound = Bound(at, 0, size, f"index out of range: expected 0 <= index < {size if isinstance(size, int) else 'the size'}")
+    bound = Bound(index, 0, size, f"index out of range: expected 0 <= index < {size if isinstance(size, int) else 'the size'}")
     return guard if bound.always else (*guard, bound)
 
 

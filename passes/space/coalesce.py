@@ -28,13 +28,14 @@ class Merged:
     lengths: Mapping[Size, Size] = field(default_factory=dict)
     quotients: dict[Expr, int] = field(default_factory=dict)
 
-    def index(self, at: Affine) -> Affine:
+    def index(self, index: Affine) -> Affine:
         """Returns an index over the old axes as one over the new."""
-        at = at.rename(self.rename)
+        index = index.rename(self.rename)
         if not self.lengths:
-            return at
+            return index
         return Affine(
-            with_length_symbols(at.constant, self.lengths), tuple((t, with_length_symbols(c, self.lengths)) for t, c in at.terms)
+            with_length_symbols(index.constant, self.lengths),
+            tuple((t, with_length_symbols(c, self.lengths)) for t, c in index.terms),
         )
 
     def merged(self, axes: Iterable[Axis]) -> set[Axis]:
@@ -45,13 +46,13 @@ class Merged:
         """Returns the axes that a merged one was made of, the last the fastest; the axis itself where it was not merged."""
         return tuple(a for a, whole in self.axis_of.items() if whole is axis) or (axis,)
 
-    def is_even(self, at: Affine) -> bool:
+    def is_even(self, index: Affine) -> bool:
         """Returns whether an index over the axes before merging has a single stride along each merged axis."""
         for axis in dict.fromkeys(self.axis_of.values()):
             *_, last = parts = self.parts(axis)
-            step = at.coefficient(last)
+            step = index.coefficient(last)
             for a in reversed(parts):
-                if at.coefficient(a) != step:
+                if index.coefficient(a) != step:
                     return False
                 step *= a.extent
         return True

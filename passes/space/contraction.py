@@ -61,12 +61,12 @@ class Contraction:
             out *= axis.extent
         return out
 
-    def is_whole(self, at: Affine) -> bool:
+    def is_whole(self, index: Affine) -> bool:
         """Returns whether an index of the space is that of a row-major m x n matrix."""
         if self.batch or self.m is None or self.n is None:
             return False
-        at = self.merged.index(at)
-        return not at.constant and at.coefficient(self.m) == self.n.extent and at.coefficient(self.n) == 1
+        index = self.merged.index(index)
+        return not index.constant and index.coefficient(self.m) == self.n.extent and index.coefficient(self.n) == 1
 
 
 def extent(axis: Axis | None) -> SizeLike:

@@ -116,12 +116,12 @@ def direct_convolution_of(space: Space, aligned: Aligned, results: list[int]) ->
 def _check(space: Space, merged: Merged, channel: Axis) -> None:
     """Raises Unfit if an access is not a plain function of the axes."""
 
-    def along(at: Affine) -> int:
+    def along(index: Affine) -> int:
         """Returns the coefficient of the channel. Raises Unfit if other values decide the place."""
-        at = merged.index(at)
-        if any(not isinstance(t, Axis) and t not in merged.quotients for t, _ in at.terms):
+        index = merged.index(index)
+        if any(not isinstance(t, Axis) and t not in merged.quotients for t, _ in index.terms):
             raise Unfit("a load whose place other values say")
-        return at.coefficient(channel)
+        return index.coefficient(channel)
 
     for e in space.expressions:
         if isinstance(e, Position | Scan):
@@ -134,9 +134,9 @@ def _check(space: Space, merged: Merged, channel: Axis) -> None:
         raise Unfit("a result whose neighbors in memory are not channels")
 
 
-def _by_group(at: Affine, merged: Merged) -> bool:
+def _by_group(index: Affine, merged: Merged) -> bool:
     """Returns whether an index differs from group to group."""
-    return any(t in merged.quotients for t, _ in merged.index(at).terms)
+    return any(t in merged.quotients for t, _ in merged.index(index).terms)
 
 
 def _width(space: Space, merged: Merged, channel: Axis, aligned: Aligned, results: list[int], width: int) -> int:

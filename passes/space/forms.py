@@ -84,8 +84,8 @@ def flattened(space: Space, merged: Merged, axes: tuple[Axis, ...]) -> tuple[Mer
     if len(axes) < 2:
         return None
     flat, axis = flatten(merged, axes)
-    places = [flat.index(at) for at in space.places()]
-    jumps = [(c, flat.quotients[t]) for at in places for t, c in at.terms if t in flat.quotients]
+    places = [flat.index(index) for index in space.places()]
+    jumps = [(c, flat.quotients[t]) for index in places for t, c in index.terms if t in flat.quotients]
     return None if any(map(is_symbolic, jumps)) else (flat, axis)
 
 
@@ -97,14 +97,14 @@ def side_by_side(space: Space, merged: Merged) -> tuple[Axis, ...]:
     row axis. Other tensors, such as a value for each group of channels, may be read in jumps.
     """
     loads = [merged.index(e.offset) for e in space.loads]
-    read = [at for at in loads if any(at.coefficient(a) for a in merged.columns or merged.rows[-1:])]
-    if not read or any(at.opaque or 1 in (at.coefficient(c) for c in merged.columns) for at in read):
+    read = [index for index in loads if any(index.coefficient(a) for a in merged.columns or merged.rows[-1:])]
+    if not read or any(index.opaque or 1 in (index.coefficient(c) for c in merged.columns) for index in read):
         return ()
     varying = [*read, *(merged.index(r.offset) for r in space.results)]
     found: list[Axis] = []
     step: SizeLike = 1
     for a in reversed(merged.rows):
-        if not below(step, FEW_COLUMNS) or any(at.coefficient(a) != step for at in varying):
+        if not below(step, FEW_COLUMNS) or any(index.coefficient(a) != step for index in varying):
             break
         found, step = [a, *found], step * a.extent
     return tuple(found)
@@ -128,8 +128,8 @@ def _by_stride(space: Space) -> tuple[tuple[Axis, ...], tuple[Axis, ...]]:
 
     def largest_stride(a: Axis) -> int:
         """Returns the largest stride of an axis in the stores, else in the loads."""
-        return max((abs(typical(at.coefficient(a))) for at in stores), default=0) or max(
-            (abs(typical(at.coefficient(a))) for at in loads), default=0
+        return max((abs(typical(index.coefficient(a))) for index in stores), default=0) or max(
+            (abs(typical(index.coefficient(a))) for index in loads), default=0
         )
 
     return tuple(sorted(space.rows, key=largest_stride, reverse=True)), tuple(
@@ -155,26 +155,28 @@ def _vector_axis(space: Space, merged: Merged) -> Axis | None:
     def score(a: Axis) -> float:
         """Returns how well accesses use the memory that they fetch, if `a` is the vector axis; more is better."""
 
-        def score_of_access(at: Affine, weight: float) -> float:
+        def score_of_access(index: Affine, weight: float) -> float:
             """Returns the score of one access of weight `weight`."""
-            stride = abs(typical(at.coefficient(a)))
+            stride = abs(typical(index.coefficient(a)))
             if weight == 1 and stride > 1:
-                touched = total if any(t in merged.columns for t, _ in at.terms) else rows
+                touched = total if any(t in merged.columns for t, _ in index.terms) else rows
             else:
-                touched = typical(math.prod(t.extent for t, _ in at.terms if isinstance(t, Axis)))  # a row result is stored rarely
+                touched = typical(
+                    math.prod(t.extent for t, _ in index.terms if isinstance(t, Axis))
+                )  # a row result is stored rarely
             # share used of the memory fetched for neighbors; with stride 0 one element serves them all
             share = 1 / min(stride, SECTOR) if stride else 0.625
             return weight * (2 * share - 1) * touched / max(total, 1)
 
         return (
-            sum(score_of_access(at, 1) for at in loads)
-            + sum(score_of_access(at, 2) for at in stores)
+            sum(score_of_access(index, 1) for index in loads)
+            + sum(score_of_access(index, 2) for index in stores)
             - (2 if below(a.extent, FEW) else 0)
         )
 
     best = max(candidates, key=score, default=None)
-    if best is not None and any(at.coefficient(best) not in (0, 1) for at in stores):
-        usable = [a for a in candidates if all(at.coefficient(a) in (0, 1) for at in stores)]
+    if best is not None and any(index.coefficient(best) not in (0, 1) for index in stores):
+        usable = [a for a in candidates if all(index.coefficient(a) in (0, 1) for index in stores)]
         best = max(usable, key=score, default=best)
     return best
 
@@ -199,10 +201,10 @@ def _crossed_axis(space: Space, merged: Merged, vector: Axis | None, edge_loops:
         return None
     along: Counter[Axis] = Counter()
     for e in space.loads:
-        at = merged.index(e.offset)
-        inner = (a for a in merged.rows if a is not vector and not below(a.extent, FEW) and _is_contiguous(at, merged, a))
-        if crosses(e, at, merged, vector, edge_loops) and (axis := next(inner, None)) is not None:
-            along[axis] += typical(math.prod(t.extent for t, _ in at.terms if isinstance(t, Axis)))
+        index = merged.index(e.offset)
+        inner = (a for a in merged.rows if a is not vector and not below(a.extent, FEW) and _is_contiguous(index, merged, a))
+        if crosses(e, index, merged, vector, edge_loops) and (axis := next(inner, None)) is not None:
+            along[axis] += typical(math.prod(t.extent for t, _ in index.terms if isinstance(t, Axis)))
     return max(along, key=along.__getitem__, default=None)
 
 
@@ -210,29 +212,29 @@ def crossing_loads(space: Space, schedule: Schedule) -> list[Load]:
     """Returns the loads that a program with a crossed axis transposes through tiles."""
     found, merged = [], schedule.merged
     for e in space.loads:
-        at = merged.index(e.offset)
+        index = merged.index(e.offset)
         vector, crossed = schedule.vector, schedule.crossed
         if vector is None or crossed is None:
             continue
-        if crosses(e, at, merged, vector, schedule.config.edge_loops) and _is_contiguous(at, merged, crossed):
+        if crosses(e, index, merged, vector, schedule.config.edge_loops) and _is_contiguous(index, merged, crossed):
             found.append(e)
     return found
 
 
-def _is_contiguous(at: Affine, merged: Merged, axis: Axis) -> bool:
+def _is_contiguous(index: Affine, merged: Merged, axis: Axis) -> bool:
     """Returns whether neighbors along an axis are neighbors in memory."""
-    return at.coefficient(axis) == 1 and _is_affine(at, merged, axis)
+    return index.coefficient(axis) == 1 and _is_affine(index, merged, axis)
 
 
-def _is_affine(at: Affine, merged: Merged, axis: Axis) -> bool:
-    """Returns whether no run-time index in `at` varies over an axis."""
-    return all(isinstance(t, Axis) or axis not in merged.merged(t.free) for t, _ in at.terms)
+def _is_affine(index: Affine, merged: Merged, axis: Axis) -> bool:
+    """Returns whether no run-time index in `index` varies over an axis."""
+    return all(isinstance(t, Axis) or axis not in merged.merged(t.free) for t, _ in index.terms)
 
 
-def crosses(e: Load, at: Affine, merged: Merged, vector: Axis, edge_loops: bool) -> bool:
-    """Returns whether a tile may transpose a load: it has a stride along `vector` in its index `at`, and its guard is at most a
+def crosses(e: Load, index: Affine, merged: Merged, vector: Axis, edge_loops: bool) -> bool:
+    """Returns whether a tile may transpose a load: it has a stride along `vector` in its `index`, and its guard is at most a
     range of that axis. Unless tiles may cover part of the axis (`edge_loops`), the range must begin at 0."""
-    alone = at.coefficient(vector) in (0, 1) or not _is_affine(at, merged, vector)
+    alone = index.coefficient(vector) in (0, 1) or not _is_affine(index, merged, vector)
     inside = None if alone else guarded_range(e, merged, vector)
     return inside is not None and (edge_loops or inside[0] == 0)
 
@@ -241,10 +243,10 @@ def guarded_range(e: Load, merged: Merged, axis: Axis) -> tuple[SizeLike, SizeLi
     """Returns the range (first, end) of an axis in which a load's guard holds; None if the guard depends on anything else."""
     first, end = 0, axis.extent
     for bound in e.guard:
-        at = merged.index(bound.index)
-        if bound.message or at.terms != ((axis, 1),):
+        index = merged.index(bound.index)
+        if bound.message or index.terms != ((axis, 1),):
             return None
-        low, high = bound.low - at.constant, bound.high - at.constant
+        low, high = bound.low - index.constant, bound.high - index.constant
         first, end = (low if at_most(first, low) else first), (high if at_most(high, end) else end)
         if not (at_most(low, first) and at_most(end, high) and below(first, end)):
             return None

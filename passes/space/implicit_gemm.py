@@ -52,6 +52,6 @@ def windows_of(space: Space, factors: str) -> Contraction:
 
 def _check_places(space: Space) -> None:
     """Raises Unfit if an index does not fit in 32 bits. Where a call decides that, its tensors do (core/binding)."""
-    for at in space.places():
-        if at.opaque or at_most(WIDE, at.bounds()[1]):
+    for index in space.places():
+        if index.opaque or at_most(WIDE, index.bounds()[1]):
             raise Unfit(f"a tensor of {WIDE} elements or more, or one that is read where other values say")

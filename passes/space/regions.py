@@ -81,14 +81,14 @@ def _bounds(expressions: Iterable[Expr]) -> Iterator[Bound]:
 
 def _span(bound: Bound, axis: Axis, change: dict[Axis, Affine]) -> tuple[SizeLike, SizeLike] | None:
     """Returns the range of an axis in which a bound holds, and outside of which it fails; None if other axes have a part."""
-    at = bound.index.rename(change)
-    step = 0 if at.opaque else at.coefficient(axis)
-    if len(at.terms) != 1 or is_symbolic(step) or step == 0:
+    index = bound.index.rename(change)
+    step = 0 if index.opaque else index.coefficient(axis)
+    if len(index.terms) != 1 or is_symbolic(step) or step == 0:
         return None
     if step > 0:
-        low, high = -((at.constant - bound.low) // step), -((at.constant - bound.high) // step)
+        low, high = -((index.constant - bound.low) // step), -((index.constant - bound.high) // step)
     else:
-        low, high = (at.constant - bound.high) // -step + 1, (at.constant - bound.low) // -step + 1
+        low, high = (index.constant - bound.high) // -step + 1, (index.constant - bound.low) // -step + 1
     return minimum(maximum(low, 0), axis.extent), minimum(maximum(high, 0), axis.extent)
 
 
@@ -152,7 +152,7 @@ def choice_of(e: Expr) -> tuple[Bound, Expr, Expr] | None:
 
 def ends_along(bound: Bound, merged: Merged, vector: Axis) -> tuple[int, int] | None:
     """Returns where the part begins and ends along `vector`; None if another axis decides it."""
-    at = merged.index(bound.index)
-    if at.coefficient(vector) != 1 or len(at.terms) != 1:
+    index = merged.index(bound.index)
+    if index.coefficient(vector) != 1 or len(index.terms) != 1:
         return None
-    return bound.low - at.constant, bound.high - at.constant
+    return bound.low - index.constant, bound.high - index.constant

@@ -36,9 +36,9 @@ class Shift:
         """Returns the elements of one access to elements of `width_bits` bits."""
         return min(self.width, ACCESS_BITS // width_bits)
 
-    def meets(self, at: Affine, vector: Axis, step: int) -> bool:
+    def meets(self, index: Affine, vector: Axis, step: int) -> bool:
         """Returns whether an index along `vector` starts whole accesses of `step` elements where blocks start."""
-        rest = at + self.base * -1 + Affine.of(vector, -1)
+        rest = index + self.base * -1 + Affine.of(vector, -1)
         return rest.constant % step == 0 and all(c % step == 0 for _, c in rest.terms)
 
 

@@ -101,7 +101,7 @@ def _axes_of(space: Space, merged: Merged, vector: Axis | None) -> _Combining:
     """Returns the axes of a kernel with results that are combined. vector: the best axis for the loads."""
     own = [a for a in merged.rows if all(part in s.disjoint_axes for s in space.combined for part in merged.parts(a))]
     places = [merged.index(s.offset) for s in space.combined]
-    neighbors = next((a for a in reversed(own) if all(at.coefficient(a) == 1 for at in places)), None)
+    neighbors = next((a for a in reversed(own) if all(index.coefficient(a) == 1 for index in places)), None)
     lanes = vector if neighbors is None else neighbors
     rest = [a for a in merged.rows if a is not lanes]
     return _Combining([a for a in rest if a in own], [a for a in rest if a not in own], lanes, neighbors is not None)

@@ -45,10 +45,10 @@ class Access:
     touched: int
 
     @staticmethod
-    def of(at: Affine, bits: int, aligned: int, merged: Merged) -> "Access":
-        """Returns the access at `at`, an index over the axes before they were merged."""
-        touched = typical(math.prod(t.extent for t, _ in at.terms if isinstance(t, Axis)))
-        return Access(merged.index(at), bits, aligned, touched)
+    def of(index: Affine, bits: int, aligned: int, merged: Merged) -> "Access":
+        """Returns the access at `index`, an index over the axes before they were merged."""
+        touched = typical(math.prod(t.extent for t, _ in index.terms if isinstance(t, Axis)))
+        return Access(merged.index(index), bits, aligned, touched)
 
 
 def accesses_of(
@@ -64,15 +64,15 @@ def bounded_across(e: Load, merged: Merged, vector: Axis) -> bool:
     """Returns whether accesses along `vector` are whole or left out, except for the last one: no bound of the load varies along it,
     or just one at a symbolic end."""
     for bound in e.guard:
-        at = merged.index(bound.index)
-        if at.opaque or (at.coefficient(vector) != 0 and not _ends(bound, at, vector)):
+        index = merged.index(bound.index)
+        if index.opaque or (index.coefficient(vector) != 0 and not _ends(bound, index, vector)):
             return False
     return True
 
 
-def _ends(bound: Bound, at: Affine, vector: Axis) -> bool:
+def _ends(bound: Bound, index: Affine, vector: Axis) -> bool:
     """Returns whether a bound, at this index over the merged axes, is an end that each call decides."""
-    return at.coefficient(vector) == 1 and is_symbolic(bound.high) and at_most(bound.low, at.bounds()[0])
+    return index.coefficient(vector) == 1 and is_symbolic(bound.high) and at_most(bound.low, index.bounds()[0])
 
 
 def access_width(accesses: list[Access], vector: Axis, quotients: dict[Expr, int], ragged: bool = False) -> int:
@@ -188,12 +188,12 @@ def _crossing(space: Space, merged: Merged, aligned: Aligned, vector: Axis, widt
     """Returns whether something is read element by element: with a stride, backwards, at computed indices, across the bounds of a
     guard, or within them at indices that are not aligned."""
     for e in space.loads:
-        at = merged.index(e.offset)
-        own = merged.merged(a for t, _ in at.terms if not isinstance(t, Axis) and t not in merged.quotients for a in t.free)
-        if at.coefficient(vector) not in (0, 1) or vector in own:
+        index = merged.index(e.offset)
+        own = merged.merged(a for t, _ in index.terms if not isinstance(t, Axis) and t not in merged.quotients for a in t.free)
+        if index.coefficient(vector) not in (0, 1) or vector in own:
             return True
         access = Access.of(e.offset, bits(element_type(e.tensor)), aligned[e.tensor], merged)
-        if e.guard and at.coefficient(vector) == 1 and not _starts(access, width, vector):
+        if e.guard and index.coefficient(vector) == 1 and not _starts(access, width, vector):
             return True
         guarded = [(merged.index(b.index), b) for b in e.guard]
         for place, b in guarded:

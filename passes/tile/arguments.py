@@ -48,12 +48,12 @@ class KernelSizes:
                 self.values[size] = arith.index_cast(ir.IndexType.get(), memref.load(self._memory, [place]))
         return self.values[size]
 
-    def reach(self, at: Affine) -> None:
-        """Notes that the function computes the index `at`. Indices that were read from memory count as 0: they address memory,
+    def reach(self, index: Affine) -> None:
+        """Notes that the function computes `index`. Indices that were read from memory count as 0: they address memory,
         whose span is among the sizes."""
-        axes = [(t, c) for t, c in at.terms if isinstance(t, Axis)]
-        if self.bits == 32 and is_symbolic([at.constant, *(n for t, c in axes for n in (t.extent, c))]):
-            low, high = Affine(at.constant, tuple(axes)).bounds()
+        axes = [(t, c) for t, c in index.terms if isinstance(t, Axis)]
+        if self.bits == 32 and is_symbolic([index.constant, *(n for t, c in axes for n in (t.extent, c))]):
+            low, high = Affine(index.constant, tuple(axes)).bounds()
             self.reached.update(dict.fromkeys(n for n in (high, -low) if isinstance(n, Size)))
 
     def flat(self, memory: ir.Value) -> ir.Value:

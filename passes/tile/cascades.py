@@ -55,20 +55,20 @@ def find_cascade(loops: Loops, nest: Nest, axes: Sequence[Axis], shared: Axis | 
     return None
 
 
-def cascade(loops: Loops, at: CascadeCut, nest: Nest, inits: list[ir.Value], body: Body) -> list[ir.Value]:
-    """Emits the loop of `at` as a loop over runs. inits: sums of the runs so far. The error grows with the length of a run and
+def cascade(loops: Loops, cut: CascadeCut, nest: Nest, inits: list[ir.Value], body: Body) -> list[ir.Value]:
+    """Emits the loop of `cut` as a loop over runs. inits: sums of the runs so far. The error grows with the length of a run and
     with the number of runs, not with their product; where sums of runs are of a wider type, not with the number of runs either."""
-    b, sums, axis = loops.b, loops.sums, at.axis
+    b, sums, axis = loops.b, loops.sums, cut.axis
     step = loops.schedule.config.lanes if axis is b.vector else 1
     whole = axis.extent // step * step
-    zero, length = b.number(0), b.number(at.count * step)
+    zero, length = b.number(0), b.number(cut.count * step)
     neutrals = [sums.neutral(r) for r in nest.reductions]
 
     def run(first: ir.Value, totals: list[ir.Value]) -> list[ir.Value]:
         """Adds up one run from zero, and adds it to the totals."""
         b.stack[-1].mask = b.stack[-2].mask
         count = length
-        if whole % (at.count * step):
+        if whole % (cut.count * step):
             with b.point():
                 count = arith.minui(arith.subi(b.number(whole), first), length)
         parts = loops.loop(axis, first, zero, count, step, None, neutrals, body)

@@ -117,26 +117,26 @@ class Loops:
                 self.enter(axis, first, low, tail)
                 return body(inits)
 
-        def inside(at: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
+        def inside(position: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
             """Binds the axis and emits the body."""
-            self.enter(axis, first, at, tail)
+            self.enter(axis, first, position, tail)
             return body(carried)
 
         return b.loop(low, high, step, inits, inside, attribute)
 
-    def enter(self, axis: Axis, first: ir.Value, at: ir.Value, tail: int | ir.Value | None) -> None:
-        """Binds an axis to `first` + `at` in the innermost scope. tail: as in `loop`."""
+    def enter(self, axis: Axis, first: ir.Value, position: ir.Value, tail: int | ir.Value | None) -> None:
+        """Binds an axis to `first` + `position` in the innermost scope. tail: as in `loop`."""
         b = self.b
         if b.window is not None:
-            unaligned_rows.enter_block(b, b.window, axis, at, tail is not None)
+            unaligned_rows.enter_block(b, b.window, axis, position, tail is not None)
             return
         with b.point():
             if tail is not None:
-                left = b.number(tail) if isinstance(tail, int) else tail if at == b.number(0) else arith.subi(tail, at)
+                left = b.number(tail) if isinstance(tail, int) else tail if position == b.number(0) else arith.subi(tail, position)
                 b.stack[-1].mask = b.memoized("mask", -1, lambda: b.mask_before(left))
             else:
                 b.stack[-1].mask = None
-            b.bind(axis, at if first == b.number(0) else arith.addi(first, at))
+            b.bind(axis, position if first == b.number(0) else arith.addi(first, position))
 
     def row(self) -> None:
         """Emits one row: the nests over its columns, then the stores of reduced results."""

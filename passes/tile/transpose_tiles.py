@@ -50,9 +50,9 @@ class TransposeTiles(Loops):
 
         return self.loop(self.crossed, first, b.number(0), count, 1, None, [], row, attribute=mark)
 
-    def corner(self, at: Affine) -> Affine:
+    def corner(self, index: Affine) -> Affine:
         """Returns an index without what it varies over in a tile."""
-        return Affine(at.constant, tuple((t, c) for t, c in at.terms if t not in (self.crossed, self.vector)))
+        return Affine(index.constant, tuple((t, c) for t, c in index.terms if t not in (self.crossed, self.vector)))
 
     def _at(self, e: Load) -> Affine:
         return self.schedule.merged.index(e.offset)

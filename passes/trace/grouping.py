@@ -94,7 +94,7 @@ class Grouping:
         inside = {n.value: n for n in nodes}
         for n in nodes:
             for v, places in n.reads.items():
-                if v in inside and not (places and all(_at_hand(n, inside[v], at, runs) for at in places)):
+                if v in inside and not (places and all(_at_hand(n, inside[v], index, runs) for index in places)):
                     return False
         return not self._between(a, b) and not self._between(b, a)
 

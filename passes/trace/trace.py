@@ -115,13 +115,13 @@ class Tracer:
     def _in_memory(self, value: ir.Value) -> bool:
         return producer(value) is None or self.is_memory(value)
 
-    def _unflatten(self, at: Affine, shape: tuple[int, ...]) -> Index:
+    def _unflatten(self, index: Affine, shape: tuple[int, ...]) -> Index:
         try:
-            return unflatten(at, shape)
+            return unflatten(index, shape)
         except NotAffine:
             if not self.divide:
                 raise
-        out, rest = [], self.make.position(at, "index")
+        out, rest = [], self.make.position(index, "index")
         for n in reversed(shape[1:]):
             size = self.make.const(n, "index")
             out.append(Affine.of(self.make.apply("arith.remui", (rest, size), None, "index")))
@@ -252,8 +252,8 @@ class Tracer:
         return trace_moves.with_checks(self, self.element(tensor, tuple(index), guard), guard)
 
 
-def _concerns(bound: Bound, at: Affine) -> bool:
-    """Returns whether a bound can keep an access to `at` within its memory: one on other axes alone cannot."""
-    if bound.index.opaque or at.opaque:
+def _concerns(bound: Bound, index: Affine) -> bool:
+    """Returns whether a bound can keep an access to `index` within its memory: one on other axes alone cannot."""
+    if bound.index.opaque or index.opaque:
         return True
-    return any(varies_over(at, (t,)) for t, _ in bound.index.terms)
+    return any(varies_over(index, (t,)) for t, _ in bound.index.terms)

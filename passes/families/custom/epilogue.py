@@ -186,10 +186,10 @@ class _Epilogue:
     def _split(self, axis: Axis, inner: int) -> None:
         outer, last = Axis(axis.extent // inner), Axis(inner)
         change = {axis: Affine.of(outer, inner) + Affine.of(last)}
-        self.index = tuple(at.rename(change) for at in self.index)
-        at = next(i for i, (a, _) in enumerate(self.axes) if a is axis)
-        stride = self.axes[at][1]
-        self.axes[at : at + 1] = [(outer, stride * inner), (last, stride)]
+        self.index = tuple(index.rename(change) for index in self.index)
+        index = next(i for i, (a, _) in enumerate(self.axes) if a is axis)
+        stride = self.axes[index][1]
+        self.axes[index : index + 1] = [(outer, stride * inner), (last, stride)]
 
     def _line(self, e: Expr) -> int:
         """Returns the number of an expression's line, which comes after those of its operands."""

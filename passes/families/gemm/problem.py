@@ -211,8 +211,8 @@ def _check_open(product: Contraction, windows: bool) -> None:
     of_factors = [product.a, *product.bs]
     loads = [e for root in (*of_factors, *(r.expr for r in product.results)) for e in walk(root) if isinstance(e, Load)]
     places = [*(e.offset for e in loads if not e.guard), *(r.offset for r in product.results)]
-    even = [at for at in places if product.merged.is_even(at)]
+    even = [index for index in places if product.merged.is_even(index)]
     if len(even) < len(places) and not windows:
         raise Unfit("memory of symbolic sizes that is not an array along the rows and columns")
-    if any(is_symbolic(at.constant) for at in even):
+    if any(is_symbolic(index.constant) for index in even):
         raise Unfit("an array whose first element is in a place that each call decides")

@@ -58,10 +58,10 @@ def _waste(program: GemmProgram) -> int:
     along neither side of a tile."""
     of = program.product
 
-    def waste(at: Affine, v: ir.Value) -> int:
+    def waste(index: Affine, v: ir.Value) -> int:
         """Returns the bytes of one access of all tiles."""
-        at = of.merged.index(at)
-        steps = [abs(typical(at.coefficient(axis))) for axis in (of.m, of.n) if axis is not None and at.coefficient(axis)]
+        index = of.merged.index(index)
+        steps = [abs(typical(index.coefficient(axis))) for axis in (of.m, of.n) if axis is not None and index.coefficient(axis)]
         return bytes_of(v) * (min(min(steps, default=1), max(8 * SECTOR // element_bits(v), 1)) - 1)
 
     loads = {e for r in of.results for e in outside_products(r.expr, of.products) if isinstance(e, Load)}

@@ -188,10 +188,10 @@ def loaded_factors(product: Reduce) -> tuple[Load, Load]:
     return one, two
 
 
-def _pitch(at: Affine, window: PlaneWindow, dim: int, axis: Axis, of_window: Axis) -> int:
+def _pitch(index: Affine, window: PlaneWindow, dim: int, axis: Axis, of_window: Axis) -> int:
     """Returns the elements between rows (0) or columns (1) of the image. axis: of windows; of_window: inside of them."""
     steps = (axis, window.stride[dim]), (of_window, window.dilation[dim])
-    found = {at.coefficient(a) // step for a, step in steps if a.extent > 1}
+    found = {index.coefficient(a) // step for a, step in steps if a.extent > 1}
     if len(found) > 1:
         raise Unfit("pixels of an image that are not evenly apart")
     return found.pop() if found else dim

@@ -47,18 +47,18 @@ def load(b: "Blocks", e: Load) -> ir.Value:
         return b.from_memory(tiles.read(b, e, tiles.sides_of(b, e)), dtype)
     if b.is_block(e):
         return b.from_memory(_load_block(b, e, memory), dtype)
-    at = b.index(e.offset)
+    index = b.index(e.offset)
     bounds.check(b, e, False)
     if not e.guard:
-        return b.from_memory(memref.load(memory, [at]), dtype)
+        return b.from_memory(memref.load(memory, [index]), dtype)
     inside = b.condition(e.guard, False)
-    out = b.from_memory(memref.load(memory, [arith.select(inside, at, b.number(0))]), dtype)
+    out = b.from_memory(memref.load(memory, [arith.select(inside, index, b.number(0))]), dtype)
     return arith.select(inside, out, b.constant(0, out.type))
 
 
 def _load_block(b: "Blocks", e: Load, flat: ir.Value) -> ir.Value:
     """Loads a block of rank 1 as memory holds it."""
-    at = b.merged.index(e.offset)
+    index = b.merged.index(e.offset)
     if e in b.transposed:
         tile, row = b.transposed[e]
         stored = ir.MemRefType(flat.type).element_type
@@ -72,9 +72,9 @@ def _load_block(b: "Blocks", e: Load, flat: ir.Value) -> ir.Value:
     if guard := bounds.undecided_bounds(b, e.guard):
         inside = b.condition(guard, True)
         mask = inside if mask is None else _intersection(b, mask, inside)
-    if e in b.ahead and is_contiguous(b, at):
+    if e in b.ahead and is_contiguous(b, index):
         _prefetch(b, flat, b.index(e.offset), b.ahead[e])
-    return read(b, flat, at, mask)
+    return read(b, flat, index, mask)
 
 
 def _intersection(b: "Blocks", mask: ir.Value, other: ir.Value) -> ir.Value:
@@ -92,23 +92,23 @@ def _prefetch(b: "Blocks", flat: ir.Value, first: ir.Value, distance: int) -> No
         memref.prefetch(flat, [address], False, 2, True)
 
 
-def store(b: "Blocks", value: ir.Value, memory: ir.Value, at: Affine) -> None:
-    """Stores a value, in the type that memory holds, at the index `at`."""
+def store(b: "Blocks", value: ir.Value, memory: ir.Value, index: Affine) -> None:
+    """Stores a value, in the type that memory holds, at `index`."""
     if len(b.sides) > 1:
-        tiles.write(b, value, memory, at)
+        tiles.write(b, value, memory, index)
         return
-    at = b.merged.index(at)
+    index = b.merged.index(index)
     if not isinstance(value.type, ir.VectorType):
-        memref.store(value, memory, [b.index(at)])
-    elif bypasses_caches(b, memory, at):
-        vector.store(value, memory, [b.index(at)], nontemporal=True, alignment=LINE)
+        memref.store(value, memory, [b.index(index)])
+    elif bypasses_caches(b, memory, index):
+        vector.store(value, memory, [b.index(index)], nontemporal=True, alignment=LINE)
     else:
-        write(b, value, memory, at)
+        write(b, value, memory, index)
 
 
-def store_pair(b: "Blocks", values: Sequence[ir.Value], memory: ir.Value, at: Affine) -> None:
-    """Stores blocks of two values side by side, in the type that memory holds. at: the index of neighbors, in pairs."""
-    pairs = b.merged.index(at)
+def store_pair(b: "Blocks", values: Sequence[ir.Value], memory: ir.Value, index: Affine) -> None:
+    """Stores blocks of two values side by side, in the type that memory holds. index: the index of neighbors, in pairs."""
+    pairs = b.merged.index(index)
     order = [i + part for i in range(b.lanes) for part in (0, b.lanes)]
     both = vector.shuffle(*values, order)
     where, mask = b.index(pairs * 2), interleaved.of_pairs(b, b.stack[-1].mask)
@@ -126,28 +126,28 @@ def scatter(b: "Blocks", value: ir.Value, memory: ir.Value, e: Scatter) -> None:
     wide = isinstance(value.type, ir.VectorType)
     bounds.check(b, e, wide)
     if not wide:
-        at = b.index(e.offset)
+        index = b.index(e.offset)
         if e.guard:
-            b.branch(b.condition(e.guard, False), lambda: memref.store(value, memory, [at]), lambda: None)
+            b.branch(b.condition(e.guard, False), lambda: memref.store(value, memory, [index]), lambda: None)
         else:
-            memref.store(value, memory, [at])
+            memref.store(value, memory, [index])
         return
     mask = b.stack[-1].mask
     if e.guard:
         inside = b.condition(e.guard, True)
         mask = inside if mask is None else arith.andi(mask, inside)
-    at = b.merged.index(e.offset)
-    if is_contiguous(b, at):
-        where = [_start(b, memory, at)]
+    index = b.merged.index(e.offset)
+    if is_contiguous(b, index):
+        where = [_start(b, memory, index)]
         vector.transfer_write(None, value, memory, where, ir.AffineMap.get_identity(1), mask=mask, in_bounds=bool_array([True]))
         return
-    ir.Operation.create("tile.scatter", operands=[value, memory, b.lane_index(at), _mask(b, mask)])
+    ir.Operation.create("tile.scatter", operands=[value, memory, b.lane_index(index), _mask(b, mask)])
 
 
 def _combine(b: "Blocks", value: ir.Value, memory: ir.Value, e: Scatter) -> None:
     """Combines a value with what memory holds, where its index is within bounds: a block lane by lane, a scalar as the only one."""
     wide = isinstance(value.type, ir.VectorType)
-    at = b.merged.index(e.offset)
+    index = b.merged.index(e.offset)
     varying_bounds = [bound for bound in e.guard if wide and b.varies(bound.index)]
     bounds.check(b, e, bool(varying_bounds))
 
@@ -157,7 +157,7 @@ def _combine(b: "Blocks", value: ir.Value, memory: ir.Value, e: Scatter) -> None
         if varying_bounds:
             inside = b.condition(e.guard, True)
             mask = inside if mask is None else arith.andi(mask, inside)
-        where = b.lane_index(at) if wide else b.widen(b.index(at))
+        where = b.lane_index(index) if wide else b.widen(b.index(index))
         operands = [b.widen(value), memory, where, _mask(b, mask)]
         ir.Operation.create("tile.scatter", operands=operands, attributes={COMBINE: ir.StringAttr.get(e.combine)})
 
@@ -174,107 +174,107 @@ def _combine(b: "Blocks", value: ir.Value, memory: ir.Value, e: Scatter) -> None
     b.branch(b.condition(e.guard, False), masked, lambda: None)
 
 
-def bypasses_caches(b: "Blocks", flat: ir.Value, at: Affine, elements: int = 1) -> bool:
+def bypasses_caches(b: "Blocks", flat: ir.Value, index: Affine, elements: int = 1) -> bool:
     """Returns whether a store bypasses the caches: the result is too large to be found there again, and every block is whole
     cache lines (results start on a line), so that no line has to be read before it is written. elements: that an index counts as
     one."""
     type_ = ir.MemRefType(flat.type)
     item = (type_.element_type.width + 7) // 8 * elements
-    steps = [at.constant, b.lanes, *(c for _, c in at.terms)]
-    vector_step = at.coefficient(b.vector)
+    steps = [index.constant, b.lanes, *(c for _, c in index.terms)]
+    vector_step = index.coefficient(b.vector)
     steps = [c for c in steps if c != vector_step or vector_step != 1]
     whole = all(c * item % LINE == 0 for c in steps) and vector_step == 1
     return whole and b.stack[-1].mask is None and 0 < b.stream_bytes <= typical(b.sizes.spans[flat]) * item // elements
 
 
-def read(b: "Blocks", flat: ir.Value, at: Affine, mask: ir.Value | None) -> ir.Value:
-    """Loads the block of `flat`, a memref of rank 1, whose lanes are at the index `at` over merged axes. Where `mask` is false,
+def read(b: "Blocks", flat: ir.Value, index: Affine, mask: ir.Value | None) -> ir.Value:
+    """Loads the block of `flat`, a memref of rank 1, whose lanes are at `index` over the merged axes. Where `mask` is false,
     contiguous and gathered lanes are 0."""
     stored = ir.MemRefType(flat.type).element_type
     type_ = ir.VectorType.get([b.lanes], stored)
-    if is_contiguous(b, at):
+    if is_contiguous(b, index):
         return vector.transfer_read(
-            type_, flat, [_start(b, flat, at)], ir.AffineMap.get_identity(1), b.constant(0, stored), mask=mask,
+            type_, flat, [_start(b, flat, index)], ir.AffineMap.get_identity(1), b.constant(0, stored), mask=mask,
             in_bounds=bool_array([True]),
         )  # fmt: skip
-    if (part := interleaved.read(b, flat, at, mask)) is not None:
+    if (part := interleaved.read(b, flat, index, mask)) is not None:
         return part
-    if runs := _jumps_at(b, at):
-        attributes = {"along": i64(at.coefficient(b.vector)), **_run_attributes(runs)}
-        operands = [flat, *_run_operands(b, at, mask)]
+    if runs := _jumps_at(b, index):
+        attributes = {"along": i64(index.coefficient(b.vector)), **_run_attributes(runs)}
+        operands = [flat, *_run_operands(b, index, mask)]
         return ir.Operation.create("tile.read_runs", results=[type_], operands=operands, attributes=attributes).results[0]
-    operands = [flat, b.lane_index(at), _mask(b, mask), b.splat(0, stored)]
+    operands = [flat, b.lane_index(index), _mask(b, mask), b.splat(0, stored)]
     return ir.Operation.create("tile.gather", results=[type_], operands=operands).results[0]
 
 
-def write(b: "Blocks", value: ir.Value, flat: ir.Value, at: Affine) -> None:
-    """Stores a block to `flat` at the index `at` over merged axes, under the mask of the innermost scope: lanes that are neither
+def write(b: "Blocks", value: ir.Value, flat: ir.Value, index: Affine) -> None:
+    """Stores a block to `flat` at `index` over the merged axes, under the mask of the innermost scope: lanes that are neither
     contiguous nor in runs one by one."""
     mask = b.stack[-1].mask
-    if runs := _jumps_at(b, at):
+    if runs := _jumps_at(b, index):
         ir.Operation.create(
-            "tile.write_runs", operands=[value, flat, *_run_operands(b, at, mask)], attributes=_run_attributes(runs)
+            "tile.write_runs", operands=[value, flat, *_run_operands(b, index, mask)], attributes=_run_attributes(runs)
         )
         return
-    if b.vector is not None and not is_contiguous(b, at):
-        ir.Operation.create("tile.scatter", operands=[value, flat, b.lane_index(at), _mask(b, mask)])
+    if b.vector is not None and not is_contiguous(b, index):
+        ir.Operation.create("tile.scatter", operands=[value, flat, b.lane_index(index), _mask(b, mask)])
         return
-    where = [_start(b, flat, at)]
+    where = [_start(b, flat, index)]
     vector.transfer_write(None, value, flat, where, ir.AffineMap.get_identity(1), mask=mask, in_bounds=bool_array([True]))
 
 
-def save_block(b: "Blocks", value: ir.Value, flat: ir.Value, at: Affine) -> None:
-    """Stores a block in scratch memory: where the vector axis is not part of the index `at`, at the lanes from there on."""
-    if at.coefficient(b.vector):
-        write(b, value, flat, at)
+def save_block(b: "Blocks", value: ir.Value, flat: ir.Value, index: Affine) -> None:
+    """Stores a block in scratch memory: where the vector axis is not part of `index`, at the lanes from there on."""
+    if index.coefficient(b.vector):
+        write(b, value, flat, index)
     else:
-        where, mask = [b.index(at)], b.stack[-1].mask
+        where, mask = [b.index(index)], b.stack[-1].mask
         vector.transfer_write(None, value, flat, where, ir.AffineMap.get_identity(1), mask=mask, in_bounds=bool_array([True]))
 
 
-def saved_block(b: "Blocks", flat: ir.Value, at: Affine) -> ir.Value:
+def saved_block(b: "Blocks", flat: ir.Value, index: Affine) -> ir.Value:
     """Loads a block that `save_block` has stored."""
     mask = b.stack[-1].mask
-    if at.coefficient(b.vector):
-        return read(b, flat, at, mask)
+    if index.coefficient(b.vector):
+        return read(b, flat, index, mask)
     stored = ir.MemRefType(flat.type).element_type
     type_, pad = ir.VectorType.get([b.lanes], stored), b.constant(0, stored)
     identity = ir.AffineMap.get_identity(1)
-    return vector.transfer_read(type_, flat, [b.index(at)], identity, pad, mask=mask, in_bounds=bool_array([True]))
+    return vector.transfer_read(type_, flat, [b.index(index)], identity, pad, mask=mask, in_bounds=bool_array([True]))
 
 
-def is_contiguous(b: "Blocks", at: Affine) -> bool:
-    """Returns whether the lanes of a block at the index `at` over merged axes are neighbors in memory."""
-    return at.coefficient(b.vector) == 1 and all(isinstance(t, Axis) or not b.is_block(t) for t, _ in at.terms)
+def is_contiguous(b: "Blocks", index: Affine) -> bool:
+    """Returns whether the lanes of a block at `index` over the merged axes are neighbors in memory."""
+    return index.coefficient(b.vector) == 1 and all(isinstance(t, Axis) or not b.is_block(t) for t, _ in index.terms)
 
 
-def _start(b: "Blocks", flat: ir.Value, at: Affine) -> ir.Value:
+def _start(b: "Blocks", flat: ir.Value, index: Affine) -> ir.Value:
     """Returns the index of the first lane's element. In rows that start in the middle of an access, blocks start where accesses do;
     the division and multiplication show this to Divisors."""
-    first, window = b.index(at), b.window
+    first, window = b.index(index), b.window
     if window is None or b.vector is None:
         return first
     for step in (window.shift.width, window.shift.step(ir.MemRefType(flat.type).element_type.width)):
-        if step > 1 and window.shift.meets(at, b.vector, step):
+        if step > 1 and window.shift.meets(index, b.vector, step):
             return arith.muli(arith.divui(first, b.number(step)), b.number(step))
     return first
 
 
-def _jumps_at(b: "Blocks", at: Affine) -> Runs | None:
+def _jumps_at(b: "Blocks", index: Affine) -> Runs | None:
     """Returns the jumps of an index over the lanes of a block; None if it has none, or terms of another kind that vary by
     lane, or if the target takes lanes one by one."""
-    if not b.runs or b.vector is None or at.coefficient(b.vector) not in (0, 1):
+    if not b.runs or b.vector is None or index.coefficient(b.vector) not in (0, 1):
         return None
-    terms = [(t, c) for t, c in at.terms if not isinstance(t, Axis) and b.is_block(t)]
+    terms = [(t, c) for t, c in index.terms if not isinstance(t, Axis) and b.is_block(t)]
     if not terms or not all(t in b.merged.quotients for t, _ in terms):
         return None
     runs = {b.merged.quotients[t]: c for t, c in terms}
     return None if is_symbolic((*runs, *runs.values())) else runs
 
 
-def _run_operands(b: "Blocks", at: Affine, mask: ir.Value | None) -> list[ir.Value]:
+def _run_operands(b: "Blocks", index: Affine, mask: ir.Value | None) -> list[ir.Value]:
     assert b.vector is not None
-    return [b.index(at), b.bound[b.vector][1], _mask(b, mask)]
+    return [b.index(index), b.bound[b.vector][1], _mask(b, mask)]
 
 
 def _mask(b: "Blocks", mask: ir.Value | None) -> ir.Value:

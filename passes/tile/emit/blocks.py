@@ -95,19 +95,19 @@ class Blocks(Scopes):
 
     # -- indices
 
-    def index(self, at: Affine) -> ir.Value:
+    def index(self, index: Affine) -> ir.Value:
         """Returns the scalar value of an index; for the vector axis, that of the block's first lane. Terms known in outer scopes
         are added there."""
-        at = self.merged.index(at)
-        self.sizes.reach(at)
+        index = self.merged.index(index)
+        self.sizes.reach(index)
         terms = []
-        for t, c in at.terms:
+        for t, c in index.terms:
             if isinstance(t, Axis):
                 terms.append((self.bound[t][0], c, t, self.bound[t][1]))
             elif not self.is_block(t):
                 terms.append((self.depth(t), c, t, self.value(t)))
         terms.sort(key=lambda x: (x[0], -typical(x[1])))
-        out, sum_, depth = self.number(at.constant), Affine(at.constant), 0
+        out, sum_, depth = self.number(index.constant), Affine(index.constant), 0
         for d, c, t, v in terms:
             depth, sum_ = max(depth, d), sum_ + Affine(0, ((t, c),))
             scaled = v if c == 1 else self.memoized(("*", t, c), d, partial(arith.muli, v, self.number(c)))
@@ -117,19 +117,19 @@ class Blocks(Scopes):
                 out = self.memoized(("at", sum_), depth, partial(arith.addi, out, scaled))
         return out
 
-    def lane_index(self, at: Affine) -> ir.Value:
+    def lane_index(self, index: Affine) -> ir.Value:
         """Returns the index of every lane, as a vector."""
-        at = self.merged.index(at)
+        index = self.merged.index(index)
         type_ = ir.VectorType.get([self.lanes], ir.IndexType.get())
-        out = vector.broadcast(type_, self.index(at))
+        out = vector.broadcast(type_, self.index(index))
         assert self.vector is not None
-        c = at.coefficient(self.vector)
+        c = index.coefficient(self.vector)
         if c:
             step = self.memoized(("step", self.lanes), 0, lambda: vector.step(type_))
             if c != 1:
                 step = arith.muli(step, self.splat(c, ir.IndexType.get()))
             out = arith.addi(out, step)
-        for t, k in at.terms:
+        for t, k in index.terms:
             if not isinstance(t, Axis) and self.is_block(t):
                 out = arith.addi(out, arith.muli(self.value(t), self.splat(k, ir.IndexType.get())))
         return out
@@ -218,8 +218,8 @@ class Blocks(Scopes):
         """Emits whether every bound holds (per lane when `wide`)."""
         return bounds.condition(self, guard, wide)
 
-    def store(self, e: Expr, memory: ir.Value, dtype: str, at: Affine, paired: bool = False) -> None:
-        """Stores `e` to memory at the index `at`, in the innermost scope.
+    def store(self, e: Expr, memory: ir.Value, dtype: str, index: Affine, paired: bool = False) -> None:
+        """Stores `e` to memory at `index`, in the innermost scope.
 
         dtype   the result's element type
         paired  whether the index counts pairs
@@ -230,19 +230,19 @@ class Blocks(Scopes):
             with self.point():
                 access.scatter(self, self.to_memory(value, dtype), memory, e)
             return
-        if isinstance(e, Pair) and paired and self.sides and access.is_contiguous(self, self.merged.index(at)):
+        if isinstance(e, Pair) and paired and self.sides and access.is_contiguous(self, self.merged.index(index)):
             values = [self.block(part) for part in (e.first, e.second)]
             with self.point():
-                access.store_pair(self, [self.to_memory(value, dtype) for value in values], memory, at)
+                access.store_pair(self, [self.to_memory(value, dtype) for value in values], memory, index)
             return
         if isinstance(e, Pair):
             for part, step in ((e.first, 0), (e.second, e.step)):
-                self.store(part, memory, dtype, (at * 2 if paired else at) + step)
+                self.store(part, memory, dtype, (index * 2 if paired else index) + step)
             return
-        along = any(self.merged.index(at).coefficient(side.axis) for side in self.sides)
+        along = any(self.merged.index(index).coefficient(side.axis) for side in self.sides)
         value = self.block(e) if along or len(self.sides) > 1 else self.value(e)
         with self.point():
-            access.store(self, self.to_memory(value, dtype), memory, at)
+            access.store(self, self.to_memory(value, dtype), memory, index)
 
     # -- values of a row kept between loops
 

@@ -64,10 +64,10 @@ def undecided_bounds(b: "Blocks", guard: Guard) -> Guard:
 
 def _holds(b: "Blocks", bound: Bound) -> bool:
     """Returns whether a bound holds for all values that the axes in `b.ranges` have at this point."""
-    at = b.merged.index(bound.index)
-    if at.opaque or not any(a in b.ranges for a, _ in at.terms):
+    index = b.merged.index(bound.index)
+    if index.opaque or not any(a in b.ranges for a, _ in index.terms):
         return False
-    low, high = index_range(at, b.ranges)
+    low, high = index_range(index, b.ranges)
     return at_most(bound.low, low) and below(high, bound.high)
 
 
@@ -81,10 +81,10 @@ def comparisons(bound: Bound, index: ir.Value, number: Callable[[int], ir.Value]
     return out
 
 
-def index_range(at: Affine, ranges: dict[Axis, Range]) -> Range:
+def index_range(index: Affine, ranges: dict[Axis, Range]) -> Range:
     """Returns the smallest and the largest value of an index, given the ranges of some axes; others have their whole extent."""
-    low = high = at.constant
-    for a, c in at.terms:
+    low = high = index.constant
+    for a, c in index.terms:
         first, last = ranges.get(a, (0, a.extent - 1))
         ends = first * c, last * c
         low, high = minimum(*ends) + low, maximum(*ends) + high
@@ -117,18 +117,18 @@ def guard_before(b: "Blocks", count: ir.Value) -> ir.Value:
 def _first_lanes(b: "Blocks", bound: Bound) -> ir.Value | None:
     """Emits the mask of the lanes before a symbolic end, which may be in the middle of an access. Returns None for other bounds,
     and if the lanes are not neighbors in memory."""
-    at = b.merged.index(bound.index)
-    if b.edge_loops or len(b.sides) > 1 or at.opaque or at.coefficient(b.vector) != 1 or not is_symbolic(bound.high):
+    index = b.merged.index(bound.index)
+    if b.edge_loops or len(b.sides) > 1 or index.opaque or index.coefficient(b.vector) != 1 or not is_symbolic(bound.high):
         return None
-    if not at_most(bound.low, index_range(at, b.ranges)[0]):
+    if not at_most(bound.low, index_range(index, b.ranges)[0]):
         return None
-    depth = max((b.bound[a][0] for a, _ in at.terms), default=0)
+    depth = max((b.bound[a][0] for a, _ in index.terms), default=0)
 
     def made() -> ir.Value:
         """Computes the mask."""
         return guard_before(b, arith.maxsi(arith.subi(b.number(bound.high), b.index(bound.index)), b.number(0)))
 
-    return b.memoized(("first lanes", at, bound.high), depth, made)
+    return b.memoized(("first lanes", index, bound.high), depth, made)
 
 
 def _lanes(b: "Blocks", bound: Bound) -> ir.Value | None:
@@ -137,15 +137,15 @@ def _lanes(b: "Blocks", bound: Bound) -> ir.Value | None:
     Returns None unless `edge_loops` is set, the index changes by a known step from lane to lane, and, if its range is known, it
     fits in 32 bits.
     """
-    at = b.merged.index(bound.index)
-    step = at.coefficient(b.vector)
-    if not b.edge_loops or at.opaque or is_symbolic(step) or step == 0:
+    index = b.merged.index(bound.index)
+    step = index.coefficient(b.vector)
+    if not b.edge_loops or index.opaque or is_symbolic(step) or step == 0:
         return None
-    low, high = index_range(at, b.ranges)
+    low, high = index_range(index, b.ranges)
     distance, open_ = abs(step), is_symbolic((low, high, bound.low, bound.high))
     if not open_ and max(abs(low), abs(high)) + distance * b.lanes >= _NARROW:
         return None
-    depth = max((b.bound[a][0] for a, _ in at.terms), default=0)
+    depth = max((b.bound[a][0] for a, _ in index.terms), default=0)
 
     def first(limit: SizeLike) -> ir.Value:
         """Emits the mask of the first lanes, those with an index less than `limit`; if the index falls, those with at least
@@ -165,7 +165,7 @@ def _lanes(b: "Blocks", bound: Bound) -> ir.Value | None:
             parts.append(first(bound.high) if step > 0 else arith.xori(first(bound.high), yes))
         return yes if not parts else parts[0] if len(parts) == 1 else arith.andi(*parts)
 
-    return b.memoized(("lanes", at, bound.low, bound.high, b.lanes), depth, partial(made))
+    return b.memoized(("lanes", index, bound.low, bound.high, b.lanes), depth, partial(made))
 
 
 def inner_blocks(space: Space, change: dict[Axis, Affine], axis: Axis, lanes: int, count: int) -> Range | None:
@@ -180,20 +180,20 @@ def inner_blocks(space: Space, change: dict[Axis, Affine], axis: Axis, lanes: in
     bounds = dict.fromkeys(bound for e in guarded for bound in e.guard if not bound.message)
     first, end, found = 0, count // lanes * lanes, False
     for bound in bounds:
-        at = bound.index.rename(change)
-        step = 0 if at.opaque else at.coefficient(axis)
+        index = bound.index.rename(change)
+        step = 0 if index.opaque else index.coefficient(axis)
         if step == 0:
             continue
-        while first < end and not _inside(bound, at, axis, first, lanes):
+        while first < end and not _inside(bound, index, axis, first, lanes):
             first, found = first + lanes, True
-        while first < end and not _inside(bound, at, axis, end - lanes, lanes):
+        while first < end and not _inside(bound, index, axis, end - lanes, lanes):
             end, found = end - lanes, True
     return (first, end) if found and first < end else None
 
 
-def _inside(bound: Bound, at: Affine, axis: Axis, first: int, lanes: int) -> bool:
+def _inside(bound: Bound, index: Affine, axis: Axis, first: int, lanes: int) -> bool:
     """Returns whether a bound holds in the block of an axis that begins at `first`."""
-    low, high = index_range(at, {axis: (first, first + lanes - 1)})
+    low, high = index_range(index, {axis: (first, first + lanes - 1)})
     return at_most(bound.low, low) and below(high, bound.high)
 
 
@@ -225,10 +225,10 @@ def _ends(b: "Blocks", nest: Nest, axis: Axis) -> Iterator[Bound]:
     if not is_symbolic(axis.extent) or short or nest.scans or nest.online or nest.results:
         return
     for bound in _bounds(r.arg for r in nest.reductions):
-        at = b.merged.index(bound.index)
-        if at.opaque or at.coefficient(axis) != 1 or any(t is not axis and t not in b.bound for t, _ in at.terms):
+        index = b.merged.index(bound.index)
+        if index.opaque or index.coefficient(axis) != 1 or any(t is not axis and t not in b.bound for t, _ in index.terms):
             continue
-        if at_most(bound.low, index_range(at, b.ranges)[0]) and all(
+        if at_most(bound.low, index_range(index, b.ranges)[0]) and all(
             _padding(r.arg, bound) == neutral_element(r.op, r.dtype) for r in nest.reductions
         ):
             yield bound

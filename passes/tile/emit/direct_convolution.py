@@ -32,16 +32,16 @@ class WindowBlocks(Blocks):
     """Emits blocks with bounds checks hoisted out of the loop. The constant of an index is added last, so that indices that differ
     only in their constants share the rest."""
 
-    def index(self, at: Affine) -> ir.Value:
+    def index(self, index: Affine) -> ir.Value:
         """Emits the scalar value of an index; the addition of its constant is marked `nsw`."""
-        at = self.merged.index(at)
-        number = known_part(at.constant)
-        first = super().index(Affine(at.constant - number, at.terms))
+        index = self.merged.index(index)
+        number = known_part(index.constant)
+        first = super().index(Affine(index.constant - number, index.terms))
         if not number:
             return first
         flags = ir.Attribute.parse("#arith.overflow<nsw>")
-        depth = max((self.bound[t][0] for t, _ in at.terms if isinstance(t, Axis)), default=0)
-        return self.memoized(("moved", at), depth, lambda: arith.addi(first, self.number(number), overflow_flags=flags))
+        depth = max((self.bound[t][0] for t, _ in index.terms if isinstance(t, Axis)), default=0)
+        return self.memoized(("moved", index), depth, lambda: arith.addi(first, self.number(number), overflow_flags=flags))
 
     def condition(self, guard: Guard, wide: bool) -> ir.Value:
         """Emits whether all bounds of a guard hold, in one i1, or in all lanes if `wide`."""

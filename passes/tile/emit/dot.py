@@ -96,9 +96,9 @@ class Dot:
         product's rows."""
         b, p, (m, n) = self.b, self.product, self.b.sides
         blocks = -(-n.extent // n.step)
-        at = p.merged.index(result.offset)
-        axes = (*(x for x in p.batch if at.coefficient(x)), p.m)
-        strides = [*(at.coefficient(x) // n.extent * blocks if x is not None else 0 for x in axes), 1]
+        index = p.merged.index(result.offset)
+        axes = (*(x for x in p.batch if index.coefficient(x)), p.m)
+        strides = [*(index.coefficient(x) // n.extent * blocks if x is not None else 0 for x in axes), 1]
         sums = view(b, memory, 0, [*map(extent, axes), blocks], strides)
         where = [*map(b.start, axes), self.column]
         vector.transfer_write(None, value, sums, where, last_dims_map(len(where)), in_bounds=bool_array([not m.cut, True]))

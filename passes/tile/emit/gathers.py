@@ -34,9 +34,9 @@ def read(b: "Blocks", memory: ir.Value, e: Load, sides: Sequence[Side]) -> ir.Va
     return vector.gather(ir.VectorType.get(shape, stored), view, [b.number(0)], where, mask, filled(shape, 0, stored))
 
 
-def write(b: "Blocks", value: ir.Value, memory: ir.Value, at: Affine) -> None:
+def write(b: "Blocks", value: ir.Value, memory: ir.Value, index: Affine) -> None:
     """Stores a tile element by element."""
-    where, mask = _offsets_and_mask(b, at, (), b.sides)
+    where, mask = _offsets_and_mask(b, index, (), b.sides)
     vector.scatter(None, _flat(b, memory), [b.number(0)], where, mask, value)
 
 
@@ -72,18 +72,18 @@ def _bounded(b: "Blocks", bound: Bound, sides: Sides) -> list[ir.Value]:
     return bounds.comparisons(bound, value, lambda n: broadcast(_number(b, n), shape_of(value)), bound.index.bounds())
 
 
-def _offsets(b: "Blocks", at: Affine, sides: Sides) -> ir.Value:
+def _offsets(b: "Blocks", index: Affine, sides: Sides) -> ir.Value:
     """Returns an index for each element of a tile."""
 
     def terms() -> Iterator[ir.Value]:
         """Yields the terms of the place."""
-        if at.constant:
-            yield _number(b, at.constant)
+        if index.constant:
+            yield _number(b, index.constant)
         for d, side in sides:
-            if (term := _along(b, at, d, side)) is not None:
+            if (term := _along(b, index, d, side)) is not None:
                 yield term
         for x in b.merged.rows:
-            if (step := at.coefficient(x)) and all(x is not side.axis for side in b.sides):
+            if (step := index.coefficient(x)) and all(x is not side.axis for side in b.sides):
                 yield _tile(arith.muli(b.start(x), b.number(step)))
 
     total = _folded(arith.addi, terms())
@@ -94,10 +94,10 @@ def _folded(op: Callable[[ir.Value, ir.Value], ir.Value], terms: Iterable[ir.Val
     return reduce(lambda total, term: term if total is None else broadcast_binary(op, total, term), terms, None)
 
 
-def _along(b: "Blocks", at: Affine, d: int, side: Side) -> ir.Value | None:
+def _along(b: "Blocks", index: Affine, d: int, side: Side) -> ir.Value | None:
     """Returns the offset of an index along one side of a tile, without its constant; None if it does not vary there."""
     assert side.axis is not None
-    steps = {x: step for x in b.merged.parts(side.axis) if (step := at.coefficient(x))}
+    steps = {x: step for x in b.merged.parts(side.axis) if (step := index.coefficient(x))}
 
     def offsets() -> ir.Value | None:
         """Computes the terms along one dimension."""
@@ -105,7 +105,7 @@ def _along(b: "Blocks", at: Affine, d: int, side: Side) -> ir.Value | None:
         terms = (positions[x] if n == 1 else broadcast_binary(arith.muli, positions[x], _number(b, n)) for x, n in steps.items())
         return _folded(arith.addi, terms)
 
-    return b.memoized(("along", at, d, side), b.bound[side.axis][0], offsets) if steps else None
+    return b.memoized(("along", index, d, side), b.bound[side.axis][0], offsets) if steps else None
 
 
 def _positions(b: "Blocks", d: int, side: Side) -> dict[Axis, ir.Value]:

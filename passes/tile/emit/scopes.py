@@ -210,11 +210,11 @@ class Scopes:
         own = self.axes(e)
         return any(side.axis in own for side in self.sides)
 
-    def varies(self, at: Affine) -> bool:
+    def varies(self, index: Affine) -> bool:
         """Returns whether an index varies along the blocks."""
-        at = self.merged.index(at)
-        return any(at.coefficient(side.axis) for side in self.sides) or any(
-            not isinstance(t, Axis) and self.is_block(t) for t, _ in at.terms
+        index = self.merged.index(index)
+        return any(index.coefficient(side.axis) for side in self.sides) or any(
+            not isinstance(t, Axis) and self.is_block(t) for t, _ in index.terms
         )
 
     def shape(self, e: Expr) -> tuple[int, ...]:

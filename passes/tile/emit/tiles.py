@@ -36,12 +36,12 @@ def read(b: "Blocks", e: Load, sides: Sequence[Side]) -> ir.Value:
     return vector.transfer_read(ir.VectorType.get([s.size for s in sides], stored), view, where, dims, pad, in_bounds=inside)
 
 
-def write(b: "Blocks", value: ir.Value, memory: ir.Value, at: Affine) -> None:
+def write(b: "Blocks", value: ir.Value, memory: ir.Value, index: Affine) -> None:
     """Stores a tile. Elements past the end of an axis are left out."""
-    if not b.merged.is_even(at):
-        gathers.write(b, value, memory, at)
+    if not b.merged.is_even(index):
+        gathers.write(b, value, memory, index)
         return
-    view, where, dims, inside = _view(b, memory, at, b.sides)
+    view, where, dims, inside = _view(b, memory, index, b.sides)
     vector.transfer_write(None, value, view, where, dims, in_bounds=inside)
 
 
@@ -57,13 +57,13 @@ def zero_past(b: "Blocks", value: ir.Value, d: int) -> ir.Value:
 
 
 def _view(
-    b: "Blocks", memory: ir.Value, at: Affine, sides: Sequence[Side]
+    b: "Blocks", memory: ir.Value, index: Affine, sides: Sequence[Side]
 ) -> tuple[ir.Value, list[ir.Value], ir.AffineMap, ir.ArrayAttr]:
     """Returns memory as a view along the outer axes and the sides, the tile's indices in it, the map from its dimensions to the
     tile's, and whether the tile is in bounds along each side."""
-    at = b.merged.index(at)
+    index = b.merged.index(index)
     along = [side.axis for side in b.sides]
-    axes = [*(x for x in b.merged.rows if at.coefficient(x) and x not in along), *(side.axis for side in sides)]
+    axes = [*(x for x in b.merged.rows if index.coefficient(x) and x not in along), *(side.axis for side in sides)]
     sizes = [1 if x is None else x.extent for x in axes]
-    found = view(b, memory, at.constant, sizes, [at.coefficient(x) for x in axes])
+    found = view(b, memory, index.constant, sizes, [index.coefficient(x) for x in axes])
     return found, [b.start(x) for x in axes], last_dims_map(len(axes)), bool_array(not side.cut for side in sides)

@@ -108,9 +108,9 @@ class PlaneProgram:
     def _weight(self, k: int, j: int) -> ir.Value:
         """Emits the weight at row `k` and column `j` of the window, in all lanes."""
         b, p = self.b, self.schedule
-        at = p.weight.offset
-        rest = Affine(at.constant, tuple((t, c) for t, c in at.terms if t not in (p.axes.down, p.axes.across)))
-        step = at.coefficient(p.axes.down) * k + at.coefficient(p.axes.across) * j
+        index = p.weight.offset
+        rest = Affine(index.constant, tuple((t, c) for t, c in index.terms if t not in (p.axes.down, p.axes.across)))
+        step = index.coefficient(p.axes.down) * k + index.coefficient(p.axes.across) * j
         start = b.memoized("weights", 0, partial(b.index, rest))
         number = memref.load(b.memory[p.weight.tensor][0], [arith.addi(start, b.number(step))])
         return b.widen(number)

@@ -54,8 +54,8 @@ class PlaneCopy:
 
         b.loop(b.number(0), b.number(p.height), 1, [], row)
 
-    def _copy_row(self, line: ir.Value, start: ir.Value, at: ir.Value) -> None:
-        """Copies the image row that starts at `at` to `line`, from `start` on, with zeros around it. Columns that no window reads
+    def _copy_row(self, line: ir.Value, start: ir.Value, row_start: ir.Value) -> None:
+        """Copies the image row at `row_start` to `line`, from `start` on, with zeros around it. Columns that no window reads
         are left out."""
         b, p = self.b, self.plane
         pad, width = p.window.padding[1], p.length
@@ -68,7 +68,7 @@ class PlaneCopy:
 
             def move(x: ir.Value, _: list[ir.Value]) -> list[ir.Value]:
                 """Copies one block of a row."""
-                vector.store(vector.load(_block(), flat, [arith.addi(at, x)]), line, [arith.addi(begin, x)])
+                vector.store(vector.load(_block(), flat, [arith.addi(row_start, x)]), line, [arith.addi(begin, x)])
                 return []
 
             b.loop(b.number(0), b.number(whole), cpu.VECTOR, [], move)
@@ -76,7 +76,7 @@ class PlaneCopy:
             lanes = ir.VectorType.get([cpu.VECTOR], ir.IntegerType.get_signless(1))
             mask = vector.create_mask(lanes, [b.number(count - whole)])
             last = b.number(whole)
-            read = vector.maskedload(_block(), flat, [arith.addi(at, last)], mask, self._zero())
+            read = vector.maskedload(_block(), flat, [arith.addi(row_start, last)], mask, self._zero())
             vector.maskedstore(line, [arith.addi(begin, last)], mask, read)
 
     def _zeros(self, line: ir.Value, start: ir.Value, places: range | list[int]) -> None:
@@ -109,8 +109,8 @@ class PlaneCopy:
 class ChannelsCopy(PlaneCopy):
     """A padded copy of a block of channels, which are neighbors in memory, in scratch memory of a program."""
 
-    def _copy_row(self, line: ir.Value, start: ir.Value, at: ir.Value) -> None:
-        """Copies the image row that starts at `at`, pixel by pixel, with zeros in place of channels after the last one."""
+    def _copy_row(self, line: ir.Value, start: ir.Value, row_start: ir.Value) -> None:
+        """Copies the image row that starts at `row_start`, pixel by pixel, with zeros in place of channels after the last one."""
         b, p = self.b, self.plane
         pad, flat = p.window.padding[1], b.memory[p.image.tensor][0]
         count = min(p.size[1], p.width - pad)
@@ -119,7 +119,7 @@ class ChannelsCopy(PlaneCopy):
 
         def pixel(x: ir.Value, _: list[ir.Value]) -> list[ir.Value]:
             """Copies one pixel's block of channels."""
-            place = [arith.addi(at, arith.muli(x, b.number(p.pitch[1])))]
+            place = [arith.addi(row_start, arith.muli(x, b.number(p.pitch[1])))]
             read = (
                 vector.load(_block(), flat, place) if mask is None else vector.maskedload(_block(), flat, place, mask, self._zero())
             )
