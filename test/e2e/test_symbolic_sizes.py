@@ -189,7 +189,10 @@ NUMBERS: dict[str, Callable[[Tensor], Any]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", NUMBERS)
+UNTRACED = pytest.mark.skipif(torch.__version__ < "2.12", reason="torch 2.11 cannot trace quantiles of symbolic sizes")
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=UNTRACED if name == "quantile" else ()) for name in NUMBERS])
 def test_numbers_made_of_sizes(name: str, compilations: list[int]) -> None:
     """A float computed from sizes can be an op's argument like any other number."""
     compiled = dynamic(NUMBERS[name])
