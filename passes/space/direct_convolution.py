@@ -4,7 +4,8 @@ import math
 from dataclasses import dataclass
 
 from lamina.core.sizes import SizeLike, is_symbolic, typical
-from lamina.schedules import nvvm, strips
+from lamina.schedules import direct_convolution as schedules
+from lamina.schedules import nvvm
 
 from ..ir.affine import Affine, Axis
 from ..ir.expressions import Apply, InBounds, Load, Position, Reduce, Scan, walk
@@ -88,13 +89,13 @@ def direct_convolution_of(space: Space, aligned: Aligned, results: list[int]) ->
     _check(space, merged, channel)
     if 1 in (channel.extent, column.extent):
         raise Unfit("a dimension of 1")
-    length = strips.strip(typical(column.extent))
+    length = schedules.strip_columns(typical(column.extent))
     if length is None:
         raise Unfit(f"rows of {column.extent} columns cannot be cut into strips")
-    most = strips.GROUP_WIDTH if features else strips.width(length)
+    most = schedules.GROUP_WIDTH if features else schedules.channels_per_thread(length)
     vec = _width(space, merged, channel, aligned, results, most)
     products = down.extent * across.extent * depth.extent
-    config, inner = strips.schedule(channel.extent, vec, products, *([strips.group_resident(length)] if features else []))
+    config, inner = schedules.schedule(channel.extent, vec, products, *([schedules.group_resident(length)] if features else []))
     if channel.extent % (config.lanes * inner):
         raise Unfit(f"{channel.extent} channels are not whole blocks")
     along = Axis(-(-column.extent // length), "strip")
@@ -102,10 +103,10 @@ def direct_convolution_of(space: Space, aligned: Aligned, results: list[int]) ->
     first = None if whole else Axis(column.extent - length + 1, "first")
     step, spread = _steps(product, column, across)
     pixels = len({j * step + k * spread for j in range(length) for k in range(across.extent)})
-    if pixels > strips.STRIP_PIXELS:
+    if pixels > schedules.STRIP_PIXELS:
         raise Unfit(f"{pixels} pixels of a row for {length} windows")
     height = _height(product, down)
-    chunk = strips.chunk(depth.extent, across.extent * vec)
+    chunk = schedules.channels_per_chunk(depth.extent, across.extent * vec)
     axes = WindowAxes(batch, channel, row, column, down, across, depth)
     tall = height.index.coefficient(down) if height else 1
     return DirectConvolution(

@@ -54,7 +54,7 @@ def form_of(space: Space, config: type[BlockConfig]) -> Form:
     4. If blocks along the vector axis would be short, flatten it with its neighbors: with all columns, or with the next row axis.
     """
     merged = coalesce(*_by_stride(space), space.places(), space.lengths)
-    if config.short and space.columns and not has_scans(space):
+    if config.short_row and space.columns and not has_scans(space):
         merged, _ = flattened(space, merged, side_by_side(space, merged)) or (merged, None)
     if has_sorts(space):
         merged, _ = flattened(space, merged, merged.columns) or (merged, None)
@@ -62,8 +62,8 @@ def form_of(space: Space, config: type[BlockConfig]) -> Form:
     if vector is None or (below(vector.extent, config.least_scan) and not has_sorts(space)):
         vector = _vector_axis(space, merged)
     merged, crossed = _crossed(space, merged, vector, config.edge_loops)
-    if vector is not None and config.short:
-        neighbors = _neighbors_of_short(space, merged, vector, crossed, config.short)
+    if vector is not None and config.short_row:
+        neighbors = _neighbors_of_short(space, merged, vector, crossed, config.short_row)
         merged, vector = flattened(space, merged, neighbors) or (merged, vector)
     return Form(merged, vector, crossed)
 

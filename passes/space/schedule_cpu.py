@@ -11,7 +11,16 @@ from dataclasses import dataclass, replace
 
 from lamina.core.sizes import SizeLike, at_most, is_symbolic, maximum, minimum, typical, upper_end
 from lamina.schedules.base import TILE_SIDE, power_of_two
-from lamina.schedules.cpu import LINE, REST, REST_COLUMNS, SCAN_LANES, SCATTER_LANES, CpuConfig, choose, side
+from lamina.schedules.cpu import (
+    LINE,
+    REST,
+    REST_COLUMNS,
+    SCAN_LANES,
+    SCATTER_LANES,
+    CpuConfig,
+    default_schedule,
+    transpose_tile_side,
+)
 
 from ..ir.affine import Axis
 from ..ir.expressions import Apply, Expr, Reduce
@@ -61,13 +70,20 @@ def schedule_cpu(space: Space, cores: int) -> Schedule:
     if crossed is not None and vector is not None:
         outer = tuple(a for a in merged.rows if a is not vector and a is not crossed)
         return Schedule(
-            CpuConfig(lanes=side(typical(vector.extent))), merged, vector, outer, crossed, TILE_SIDE, (vector,), crossed
+            CpuConfig(lanes=transpose_tile_side(typical(vector.extent))),
+            merged,
+            vector,
+            outer,
+            crossed,
+            TILE_SIDE,
+            (vector,),
+            crossed,
         )
     config = _config(space, merged, vector, 0 if form.column_vector else _accumulators(space, merged))
     if vector is not None and form.column_vector and has_scans(space):
         config = CpuConfig(lanes=power_of_two(_extent(vector, space, merged)) if has_sorts(space) else SCAN_LANES)
-    elif vector is not None and is_symbolic(vector.extent) and not config.rest:
-        config = replace(config, rest=REST if form.column_vector or not merged.columns else REST_COLUMNS)
+    elif vector is not None and is_symbolic(vector.extent) and not config.rest_lanes:
+        config = replace(config, rest_lanes=REST if form.column_vector or not merged.columns else REST_COLUMNS)
     rows = [a for a in merged.rows if a is not vector] + ([vector] if vector in merged.rows else [])
     elements = math.prod(a.extent for a in merged.columns)
     work = 1 if elements == 0 else maximum(config.work // maximum(elements, 1), 1)
@@ -78,7 +94,7 @@ def _config(space: Space, merged: Merged, vector: Axis | None, accumulators: int
     widest = max((bits(e.dtype) for e in _per_element(space)), default=32)
     extent = _extent(vector, space, merged) if vector else 1
     exact = vector is None or not is_symbolic(vector.extent)
-    return choose(operation_cost(space), widest, extent, accumulators, exact)
+    return default_schedule(operation_cost(space), widest, extent, accumulators, exact)
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ def schedule_gpu(space: Space, aligned: Aligned, results: list[int], device: Gpu
     if chosen is not None and not form.column_vector:
         raise Unfit(f"{chosen} is for programs that reduce rows")
     if vector is None:
-        return Schedule(nvvm.scalar(), merged, None, merged.rows, None, 0, ())
+        return Schedule(nvvm.scalar_schedule(), merged, None, merged.rows, None, 0, ())
     across = partial(bounded_across, merged=merged, vector=vector) if space.columns else lambda _: False
     accesses = accesses_of(space, merged, aligned, results, across)
     alone = not space.columns and crossed is None and merged.rows == (vector,) and may_cut_last_access(vector)
@@ -102,7 +102,9 @@ def _flattened(
             better = whole < by_rows
         else:
             own = max(vec, split_width(space, accesses, vector, merged.quotients))
-            better = found.width > own or (found.width == own and not found.single and nvvm.idle(typical(vector.extent), own))
+            better = found.width > own or (
+                found.width == own and not found.single and nvvm.leaves_threads_idle(typical(vector.extent), own)
+            )
         if better:
             return flat, axis, found.width, flat_accesses
     return None
@@ -166,7 +168,7 @@ def _pointwise(
     if of.narrow(vec):
         if not is_bounded(vector.extent):
             return nvvm.narrow_of_any(vec, of)
-        return nvvm.narrow(extent, vec, _rows(merged, vector, device), of, device.sm_count)
+        return nvvm.narrow_accesses(extent, vec, _rows(merged, vector, device), of, device.sm_count)
     if rows != 1 and not is_bounded(vector.extent):
         extent = min(extent, nvvm.LINE * vec)  # programs of a CTA lie side by side, so few threads to a row suit any length
     return nvvm.pointwise(extent, vec, rows), 0.0

@@ -49,7 +49,7 @@ def blocks_along(
         return _known_count(loops, axis, first, exact, inits, body)
     if exact is not None and at_most(exact, lanes):
         return loops.loop(axis, first, zero, count, lanes, count, inits, body, single=True)
-    regions = regions_along(axis, loops.space, change, schedule.config.rest) if b.edge_loops else []
+    regions = regions_along(axis, loops.space, change, schedule.config.rest_lanes) if b.edge_loops else []
     if regions and len(regions) * len(loops.nests) <= MOST:
         return _by_regions(loops, axis, regions, first, count, inits, body)
     return _whole_and_rest(loops, axis, first, zero, count, exact, inits, body)
@@ -146,7 +146,7 @@ def _rest(
 
 def narrow_lanes(schedule: Schedule) -> int:
     """Returns the lanes of the blocks that cover what whole blocks leave; 0 if they are no narrower than these."""
-    return schedule.config.rest if schedule.config.rest < schedule.config.lanes else 0
+    return schedule.config.rest_lanes if schedule.config.rest_lanes < schedule.config.lanes else 0
 
 
 def narrow_rest(

@@ -12,7 +12,7 @@ from lamina.core.target import Target
 from ..infra.base import Pass
 from ..ir.reading import integer
 from ..ir.sizes import size_on
-from .ranges.size_range import SizeRange, copied, stands_in
+from .ranges.size_range import SizeRange, copies_for_ranges, stands_in
 from .tile import TILED_LATER
 
 THREADS = 2048  # that an SM holds
@@ -55,7 +55,7 @@ class StartEarly(Pass):
                 early = [kernel]
             elif is_symbolic(grid) and typical(grid) <= _OFTEN * most and not stands_in(module, kernel):
                 few = SizeRange("early", ((grid, most),))
-                early = copied(module, kernel, [few])
+                early = copies_for_ranges(module, kernel, [few])
                 (kernel if few.typical else early[0]).attributes[TILED_LATER] = ir.UnitAttr.get()
             for one in early:
                 one.attributes["tile.dependent"] = ir.UnitAttr.get()

@@ -23,7 +23,7 @@ from .arguments import KernelSizes
 from .emit.blocks import Frame
 from .kernel import Kernel, kernels_of
 from .programs import TileProgram, program_of
-from .ranges.narrowed import narrowed
+from .ranges.narrowed import with_given_sizes
 from .ranges.size_range import LATER
 
 TILED_LATER = "tile.later"
@@ -66,7 +66,7 @@ class TilePass(Pass):
         size_bits = 32 if self.target.is_gpu and not self.wide_sizes else 64
         for kernel in kernels_of(module):
             with kernel.function.location:
-                new = _lower(narrowed(kernel), self.target, self.round_intermediates, size_bits)
+                new = _lower(with_given_sizes(kernel), self.target, self.round_intermediates, size_bits)
             if LATER in kernel.function.attributes:
                 new.attributes[TILED_LATER] = ir.UnitAttr.get()
             kernel.function.erase()

@@ -16,7 +16,7 @@ import lamina
 from lamina.core.gpu import Gpu
 from lamina.frontend.attention.op import ATTENTION, kept_weights
 from lamina.frontend.fx.random_bits import draw_seed
-from lamina.passes.families.attention.cost import AttentionWork, unmeasured
+from lamina.passes.families.attention.cost import AttentionWork, default_schedule
 from lamina.passes.families.attention.torch_kernels.cudnn import CudnnKernel
 from lamina.passes.families.attention.torch_kernels.flash import FlashKernel
 from lamina.passes.families.attention.torch_kernels.registry import TORCH_KERNELS
@@ -57,7 +57,7 @@ def test_both_passes(size: int, length: int, how: str, dtype: torch.dtype) -> No
 
     gpu = Gpu.of_capability(*torch.cuda.get_device_capability())
     work = AttentionWork(2, 4, 2, length, length, size, size, causal, bool(mask), True, has_dropout=True)
-    schedules = (unmeasured(work, gpu), unmeasured(replace(work, backward=True), gpu))
+    schedules = (default_schedule(work, gpu), default_schedule(replace(work, backward=True), gpu))
     found = computed(fn, (grad, q, k, v, seed, *mask), "; ".join(map(str, schedules)))
     wide = [t.double().requires_grad_() for t in (q, k, v)]
     out = exact(wide, seed, mask[0] if mask else None, causal)

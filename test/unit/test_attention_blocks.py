@@ -9,7 +9,7 @@ from test_attention_kernels import near, random
 from torch import Tensor
 
 from lamina.core.gpu import Gpu
-from lamina.passes.families.attention.cost import AttentionWork, candidates, unmeasured
+from lamina.passes.families.attention.cost import AttentionWork, candidates, default_schedule
 from lamina.passes.families.attention.forward import Attention
 from lamina.passes.families.attention.inputs import _BLOCK
 from lamina.passes.families.attention.masks.operands import Masks
@@ -90,7 +90,7 @@ def test_lists_are_candidates_of_long_sequences_alone() -> None:
     """They are never chosen unmeasured."""
     for name in ("sm_90a", "sm_80"):
         found = candidates(WORK, Gpu.named(name))
-        assert [getattr(c, "blocks", 0) for c in found][-2:] == [0, 1] and unmeasured(WORK, Gpu.named(name)) is None
+        assert [getattr(c, "blocks", 0) for c in found][-2:] == [0, 1] and default_schedule(WORK, Gpu.named(name)) is None
         for other in (
             AttentionWork(2, 8, 8, 2048, 1000, 64, 64, masked=True, only_hides=True),
             AttentionWork(2, 8, 8, 2048, 2048, 64, 64, masked=True),

@@ -17,7 +17,7 @@ from lamina.core.options import Options
 from lamina.core.program import Call, Launch, Program
 from lamina.core.target import Target
 from lamina.frontend.entry.levels import emit
-from lamina.passes.families.attention.cost import AttentionWork, candidates, unmeasured
+from lamina.passes.families.attention.cost import AttentionWork, candidates, default_schedule
 from lamina.passes.families.attention.forward import Attention
 from lamina.passes.families.attention.schedules import Forward, Specialized, Split
 from lamina.passes.families.choice import Choice
@@ -75,8 +75,8 @@ def test_what_is_left_to_the_library(name: str) -> None:
 
 def test_without_measurements_few_queries_that_share_keys_are_ours() -> None:
     for taken in (replace(DECODE, batch=8), replace(DECODE, batch=1), replace(DECODE, masked=True)):
-        assert isinstance(unmeasured(taken, HOPPER), Split)
-    assert isinstance(unmeasured(DECODE, AMPERE), Split)
+        assert isinstance(default_schedule(taken, HOPPER), Split)
+    assert isinstance(default_schedule(DECODE, AMPERE), Split)
     for other in (
         DECODE,  # fills the GPU
         AttentionWork(32, 4, 4, 1, 8192, 128, 128),
@@ -84,7 +84,7 @@ def test_without_measurements_few_queries_that_share_keys_are_ours() -> None:
         AttentionWork(1, 8, 2, 1, 100, 64, 64),
         AttentionWork(16, 12, 12, 512, 512, 64, 64),
     ):
-        assert unmeasured(other, HOPPER) is None
+        assert default_schedule(other, HOPPER) is None
     q, k = random(2, 8, 1, 64), random(2, 2, 1200, 64)
     program = program_of(graph_level(lambda q, k: masked(q, k, k, None), (q, k)))
     assert [s.callee for s in program.steps if isinstance(s, Call)] == ["lamina.attention_split", "lamina.attention_join"]
@@ -95,11 +95,11 @@ def test_without_measurements_few_queries_that_share_keys_are_ours() -> None:
 def test_without_measurements_long_causal_attention_of_large_heads_is_ours() -> None:
     long = AttentionWork(4, 16, 16, 2048, 2048, 128, 128, causal=True)
     for work in (long, replace(long, kv_heads=4), replace(long, batch=2, size=256, values=256)):
-        assert isinstance(unmeasured(work, HOPPER), Specialized)
-    assert isinstance(unmeasured(replace(long, size=64, values=64, kv_heads=4), HOPPER), Forward)
-    assert unmeasured(long, AMPERE) is None
+        assert isinstance(default_schedule(work, HOPPER), Specialized)
+    assert isinstance(default_schedule(replace(long, size=64, values=64, kv_heads=4), HOPPER), Forward)
+    assert default_schedule(long, AMPERE) is None
     for change in ({"causal": False}, {"sums": True}, {"masked": True}, {"queries": 512, "keys": 512}, {"batch": 1, "heads": 1}):
-        assert unmeasured(replace(long, **{"kv_heads": 1, **change}), HOPPER) is None
+        assert default_schedule(replace(long, **{"kv_heads": 1, **change}), HOPPER) is None
 
 
 def test_programs_fill_the_gpu_once() -> None:
@@ -182,7 +182,7 @@ def test_code_asks_for_no_more_shared_memory_than_there_is(reads: bool) -> None:
         windows = (at > at[:, None] - 100) & (at <= at[:, None])
         return masked(q, q, q, there[:, None, None] if reads else windows[None, None])
 
-    chosen = unmeasured(known, gpu)
+    chosen = default_schedule(known, gpu)
     assert chosen is not None
     _, artifact = compiled(program_of(graph_level(fn, inputs), str(chosen)), gpu)
     assert max(need.shared for need in artifact.needs.values()) <= gpu.shared_bytes

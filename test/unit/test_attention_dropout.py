@@ -19,7 +19,7 @@ from lamina.core.gpu import Gpu
 from lamina.core.program import Launch
 from lamina.frontend.attention.op import ATTENTION, kept_weights
 from lamina.passes.families.attention.backward import Gradients
-from lamina.passes.families.attention.cost import AttentionWork, candidates, unmeasured
+from lamina.passes.families.attention.cost import AttentionWork, candidates, default_schedule
 from lamina.passes.families.attention.masks.operands import Masks
 from lamina.passes.families.attention.torch_kernels.registry import TORCH_KERNELS
 from lamina.passes.families.surroundings import calls
@@ -120,7 +120,7 @@ def test_what_tuning_measures() -> None:
     again, logs = ATTENTION(q, k, v, mask, seed, 0.5, False, 0.3, TORCH_KERNELS)
     assert torch.equal(again, out) and torch.equal(logs, sums) and bool(out.any()) and bool(grad.any())
     gpu = Gpu.named("sm_80")
-    assert unmeasured(found.work, gpu) == candidates(found.work, gpu)[0]
+    assert default_schedule(found.work, gpu) == candidates(found.work, gpu)[0]
 
 
 def test_explain_names_what_a_library_drops() -> None:
@@ -149,7 +149,7 @@ def test_code_keeps_all_in_registers(arch: str, size: int, masked: bool) -> None
     """The schedules that are chosen unmeasured spill at most two registers (with Triton 3.9)."""
     gpu, mask = Gpu.named(arch), [torch.ones(1, 1, 512, 512, dtype=torch.bool)] if masked else []
     work = AttentionWork(1, 2, 1, 512, 512, size, size, not masked, masked, True, has_dropout=True)
-    schedules = (unmeasured(work, gpu), unmeasured(replace(work, backward=True), gpu))
+    schedules = (default_schedule(work, gpu), default_schedule(replace(work, backward=True), gpu))
     assert schedules[0] == candidates(work, gpu)[0]
     q, k = zeros(1, 2, 512, size), zeros(1, 1, 512, size)
     module = graph_level(both(0.1, not masked), (q, q, k, k, SEED, *mask))

@@ -9,23 +9,23 @@ import pytest
 
 from lamina.core.gpu import Gpu
 from lamina.schedules import convolution_layout
-from lamina.schedules.convolution_layout import CALLS, ConvolutionShape, measured, seconds
+from lamina.schedules.convolution_layout import CALLS, ConvolutionShape, measured_convolutions, seconds
 
 GPU = Gpu.named("sm_90a")
 COMMON = ConvolutionShape("bf16", 32, 64, 64, 56, 3, 1, 1, 1, False)
 
 
 def test_the_table_is_read_whole() -> None:
-    assert len(measured()) > 1000
-    assert {line.dtype for line in measured()} == {"f32", "bf16", "f16"}
-    assert all(min(min(pair) for pair in line.seconds) > 0 for line in measured())
+    assert len(measured_convolutions()) > 1000
+    assert {line.dtype for line in measured_convolutions()} == {"f32", "bf16", "f16"}
+    assert all(min(min(pair) for pair in line.seconds) > 0 for line in measured_convolutions())
 
 
 def test_choices_for_convolutions_left_out_are_near_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cross-validation: each line is estimated from the others. The choices are far better than one layout for all."""
     ratios: dict[str, list[float]] = {"chosen": [], "first": [], "last": []}
     neighbors = convolution_layout._neighbors
-    for line in random.Random(0).sample(measured(), 300):
+    for line in random.Random(0).sample(measured_convolutions(), 300):
         positions, distances = neighbors(line.family)
         others = np.abs(positions - line.position).sum(axis=1) > 0
         if others.sum() < 8:

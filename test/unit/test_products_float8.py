@@ -102,7 +102,7 @@ def test_digits_of_sums() -> None:
 @pytest.mark.parametrize("fast", [0, 1])
 def test_code(fast: int) -> None:
     gpu = Gpu.named("sm_90a")
-    work = GemmWork(1, 4096, 4096, 4096, 4, 0, 2 * 4096 * 4096, item=1, doubled=not fast)
+    work = GemmWork(1, 4096, 4096, 4096, 4, 0, 2 * 4096 * 4096, item=1, held_twice=not fast)
     schedule = str(replace(candidates(work, gpu)[0], fast=fast))
     module, _ = tiled(lambda *t: torch.relu(product(*t, use_fast_accum=True)), operands(512, 512, 256, True), products=schedule)
     (printed,) = triton_text.take(module, True)

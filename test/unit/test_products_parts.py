@@ -12,7 +12,7 @@ from torch import Tensor
 from lamina.core.gpu import Gpu
 from lamina.core.program import Launch
 from lamina.schedules.contraction import GemmConfig
-from lamina.schedules.product_cost import GemmWork, candidates, lamina_seconds, library_seconds, unmeasured
+from lamina.schedules.product_cost import GemmWork, candidates, default_schedule, lamina_seconds, library_seconds
 from lamina.targets.ptx import assemble
 from lamina.targets.triton import text as triton_text
 from lamina.targets.triton.compiler import compile_kernel, join
@@ -88,7 +88,7 @@ def test_cost_model() -> None:
         best = next(c for c in found if c.parts == 1)
         assert lamina_seconds(found[0], work, gpu) < lamina_seconds(best, work, gpu)
         assert lamina_seconds(found[0], work, gpu) > work.factors / gpu.bandwidth
-        assert unmeasured(work, gpu) is None, "what was not measured is the library's"
+        assert default_schedule(work, gpu) is None, "what was not measured is the library's"
     assert candidates(GemmWork(1, 16, 4096, 4096), gpu)[0].parts == 1, "with parts it took as long (H100: 21.9 and 21.7 us)"
     assert all(c.parts == 1 for c in candidates(GemmWork(1, 8192, 4096, 4096), gpu)), "blocks enough"
     assert all(c.parts == 1 for c in candidates(GemmWork(1, 128, 128, 16383), gpu)), "no parts of one size"

@@ -119,4 +119,4 @@ def test_the_default_serves_all_sizes() -> None:
     chosen = for_all_sizes(gelu, gpu, rows=True)
     assert chosen is not None and chosen.parts == 1
     assert for_all_sizes(GemmWork(1, 8192, 3072, 768, ops=21, writes=8192 * 3072 * 2), gpu, rows=True) == chosen
-    assert for_all_sizes(GemmWork(1, 64, 3072, 768, follows=False), gpu, rows=True) is None
+    assert for_all_sizes(GemmWork(1, 64, 3072, 768, has_epilogue=False), gpu, rows=True) is None

@@ -13,7 +13,7 @@ from torch import Tensor
 from lamina.core.gpu import Gpu
 from lamina.core.program import Call
 from lamina.frontend.fx.destination import destination
-from lamina.schedules.product_cost import GemmWork, candidates, unmeasured
+from lamina.schedules.product_cost import GemmWork, candidates, default_schedule
 from lamina.targets.ptx import assemble
 from lamina.targets.triton import text as triton_text
 from lamina.targets.triton.compiler import compile_kernel, join
@@ -92,4 +92,4 @@ def test_code(tf32: None, across: bool) -> None:
 
 
 def test_unmeasured_it_is_the_librarys() -> None:
-    assert unmeasured(GemmWork(1, 8192, 3072, 256, 10, 0, 8192 * 3072 * 4, item=4), Gpu.named("sm_90a")) is None
+    assert default_schedule(GemmWork(1, 8192, 3072, 256, 10, 0, 8192 * 3072 * 4, item=4), Gpu.named("sm_90a")) is None

@@ -207,7 +207,7 @@ def _splits(work: AttentionWork, gpu: Gpu) -> tuple[Config, ...]:
     return (*parts[:2], *whole, *parts[2:3], *others, *parts[3:5])
 
 
-def unmeasured(work: AttentionWork, gpu: Gpu) -> Config | None:
+def default_schedule(work: AttentionWork, gpu: Gpu) -> Config | None:
     """Returns the default schedule if nothing was tuned; None for the library's kernel.
 
     The rules follow measurements, on an H200 unless another GPU is named; each is given where it is decided. Gradients without

@@ -16,7 +16,7 @@ from ..choice import LIBRARY, Choice
 from ..problem import Family, Problem, Reported
 from ..surroundings import calls
 from .backward import Gradients
-from .cost import candidates, unmeasured
+from .cost import candidates, default_schedule
 from .forward import Attention, strides_of_results
 from .launches import SOURCES
 from .masks.dropped import erase_unused
@@ -62,7 +62,7 @@ class AttentionProblem(Problem):
         """Returns the cost model's choice."""
         if gpu is None:
             return LIBRARY
-        config = unmeasured(self.call.work, gpu)
+        config = default_schedule(self.call.work, gpu)
         return LIBRARY if config is None else Choice(config)
 
     def candidates(self, gpu: Gpu) -> Sequence[Choice]:

@@ -136,19 +136,19 @@ def choices_of(problem: GemmProblem, gpu: Gpu) -> tuple[tuple[Choice, ...], Choi
     if work is None or (gpu.capability < _FLOAT8 and _has_float8(problem)):
         return (), LIBRARY
     choices = [Choice(c) for c in product_cost.candidates(work, gpu)]
-    default = _or_library(product_cost.unmeasured(work, gpu))
+    default = _or_library(product_cost.default_schedule(work, gpu))
     with_prologue = problem.covering("prologue")
-    if with_prologue.before and (fed := work_of(with_prologue)) is not None and fed.fed is not None:
+    if with_prologue.before and (fed := work_of(with_prologue)) is not None and fed.prologue is not None:
         inside = [Choice(c, "prologue") for c in product_cost.candidates(fed, gpu)[:_PROLOGUES]]
         choices = [*inside[:1], *choices[:1], *inside[1:], *choices[1:]]
-        best = product_cost.unmeasured(fed, gpu)
-        apart = product_cost.lamina_seconds(product_cost.candidates(work, gpu)[0], work, gpu) + fed.fed.before_seconds(gpu)
-        if best is not None and product_cost.lamina_seconds(best, fed, gpu) < product_cost.FED_WORTH * apart:
+        best = product_cost.default_schedule(fed, gpu)
+        apart = product_cost.lamina_seconds(product_cost.candidates(work, gpu)[0], work, gpu) + fed.prologue.before_seconds(gpu)
+        if best is not None and product_cost.lamina_seconds(best, fed, gpu) < product_cost.PROLOGUE_WORTH * apart:
             default = Choice(best, "prologue")
     if len(problem.ops) > 1 and (one := work_of(problem.covering("first"))) is not None:
         choices += [Choice(c, "first") for c in product_cost.candidates(one, gpu)[:_FIRST]]
         if default == LIBRARY:
-            default = _or_library(product_cost.unmeasured(one, gpu), "first")
+            default = _or_library(product_cost.default_schedule(one, gpu), "first")
     if all(product.fast for op in problem.ops if (product := Product.read(op))):
         choices = [_fast(c) for c in choices]
     return tuple(choices), default

@@ -9,7 +9,7 @@ from torch_mlir import ir
 from lamina.core.sizes import typical
 from lamina.schedules.nvvm import SECTOR
 from lamina.schedules.product_cost import GemmWork
-from lamina.schedules.prologue_cost import Fed
+from lamina.schedules.prologue_cost import PrologueWork
 
 from ...ir.affine import Affine
 from ...ir.expressions import Apply, Expr, Load
@@ -38,19 +38,21 @@ def _work(program: GemmProgram, problem: GemmProblem) -> GemmWork:
     after = _computed(*(outside_products(r.expr, product.products) for r in product.results))
     writes = sum(bytes_of(v) for v in program.group.results)
     item, count = 4 if product.factors == "tf32" else bits(product.factors) // 8, len(product.products)
-    fed, follows = _fed(product, problem.before) if problem.before else None, problem.group is not None
-    doubled = product.factors == FLOAT8 and not all(p.fast for op in problem.ops if (p := Product.read(op)))
-    goes_on = program.pieces is not None or any(product.stacked)
-    return GemmWork(batch, m, n, k, *after, writes, follows, count, item, goes_on, fed, doubled, _waste(program))
+    prologue, has_epilogue = _fed(product, problem.before) if problem.before else None, problem.group is not None
+    held_twice = product.factors == FLOAT8 and not all(p.fast for op in problem.ops if (p := Product.read(op)))
+    has_second_kernel = program.pieces is not None or any(product.stacked)
+    return GemmWork(
+        batch, m, n, k, *after, writes, has_epilogue, count, item, has_second_kernel, prologue, held_twice, _waste(program)
+    )
 
 
-def _fed(product: Contraction, before: Sequence[ir.Operation]) -> Fed:
+def _fed(product: Contraction, before: Sequence[ir.Operation]) -> PrologueWork:
     batch, m, n, k = map(typical, (product.batches, *product.sizes))
     groups = [op for op in before if op.name == "graph.group"]
     left, right = (_computed(*(outside_products(e, ()) for e in side)) for side in ([product.a], product.bs))
     stored = sum(bytes_of(op.results[0]) for op in groups)
     reads = sum(bytes_of(v) for v in dict.fromkeys(v for op in groups for v in op.operands))
-    return Fed(batch * m * k * left[0], batch * n * k * right[0], reads, stored, len(groups))
+    return PrologueWork(batch * m * k * left[0], batch * n * k * right[0], reads, stored, len(groups))
 
 
 def _waste(program: GemmProgram) -> int:

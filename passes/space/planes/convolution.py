@@ -115,7 +115,7 @@ def planes_of(space: Space, window: PlaneWindow, block: ir.Block) -> Planes:
     image, weight = _factors(product, axes)
     if any(isinstance(e, Scan) for e in space.expressions) or any(r.offset.coefficient(axes.column) != 1 for r in space.results):
         raise Unfit("a scan, or a result whose neighbors in memory are not columns")
-    lanes, rows = cpu.tile(axes.column.extent, axes.row.extent)
+    lanes, rows = cpu.window_tile(axes.column.extent, axes.row.extent)
     plane, chunk = padded_plane(space, axes, window, image, lanes, rows)
     chunks = Axis(axes.row.extent // chunk, "chunk")
     merged = Merged(space.rows, space.columns, {}, {})
@@ -162,7 +162,7 @@ def padded_plane(
         """Returns the rows of the image that `chunk` rows of results read."""
         return (chunk - 1) * window.stride[0] + (down.extent - 1) * window.dilation[0] + 1
 
-    chunk = cpu.chunk(row.extent, rows, lambda n: height(n) * width * pixel * 4)
+    chunk = cpu.rows_per_program(row.extent, rows, lambda n: height(n) * width * pixel * 4)
     if chunk is None:
         raise Unfit("rows that are too long")
     tall, wide = shape_of(image.tensor)[-2:]

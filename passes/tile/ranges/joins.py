@@ -13,7 +13,7 @@ from ..kernel import Kernel
 from .size_range import launches_of
 
 
-def joins(module: ir.Module, kernel: Kernel) -> bool:
+def may_be_joined(module: ir.Module, kernel: Kernel) -> bool:
     """Returns whether lamina-horizontal may join a kernel with one next to it, which saves more of a small one than whole accesses
     do. It joins no launches for ranges of sizes."""
     if max(typical(math.prod(argument.layout.shape)) for argument in kernel.arguments) >= RAGGED:

@@ -15,7 +15,7 @@ from ..kernel import Kernel
 from .size_range import read_lengths, read_symbols
 
 
-def narrowed(kernel: Kernel) -> Kernel:
+def with_given_sizes(kernel: Kernel) -> Kernel:
     """Returns a kernel with the sizes in its `graph.symbols` in place of symbols, in its function and in its arguments' layouts;
     and with its `graph.lengths`."""
     function, values = kernel.function, read_symbols(kernel.function)

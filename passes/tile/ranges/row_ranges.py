@@ -20,14 +20,14 @@ from ...space.scans import has_scans
 from ...space.schedule import ACCESS_BITS, bits
 from ...space.vector_width import MOST as WIDEST
 from ..kernel import Kernel
-from .joins import joins
+from .joins import may_be_joined
 from .linear_length import LinearLength
 from .size_range import Condition, SizeRange
 
 
 @dataclass(frozen=True)
 class RowRange:
-    """Rows of more than `above` elements and at most `most` (None: any number), a multiple of `step`.
+    """Rows of more than `above` elements and at most `maximum` (None: any number), a multiple of `step`.
 
     length  of a row
     form    how a symbol, or a product of symbols, decides it
@@ -36,7 +36,7 @@ class RowRange:
 
     length: Size
     above: int
-    most: int | None
+    maximum: int | None
     step: int
     form: LinearLength
     symbol: Size
@@ -49,12 +49,12 @@ class RowRange:
     @property
     def word(self) -> str:
         """The suffix of the kernel's name."""
-        return "_".join([*([f"to_{self.most}"] if self.most else []), *([f"by_{self.step}"] if self.step > 1 else [])])
+        return "_".join([*([f"to_{self.maximum}"] if self.maximum else []), *([f"by_{self.step}"] if self.step > 1 else [])])
 
     @property
     def when(self) -> list[Condition]:
         """The conditions on the length."""
-        most = [(self.length, self.most)] if self.most else []
+        most = [(self.length, self.maximum)] if self.maximum else []
         above = [(-self.length, -self.above - 1)] if self.above else []
         return [*most, *above, *([(self.length % self.step, 0)] if self.step > 1 else [])]
 
@@ -69,7 +69,7 @@ def row_ranges(module: ir.Module, kernel: Kernel, round_half: bool) -> list[Size
     found: list[SizeRange] = []
     for r in _ranges(kernel, rows, form):
         one = r.size_range
-        if rows.added is not None and (r.most is None or r.above >= FULL_COLUMNS):
+        if rows.added is not None and (r.maximum is None or r.above >= FULL_COLUMNS):
             few = {substituted(rows.sums, {rows.added.name: n}): n for most in ADDED_RANGES if (n := _narrow(rows.added, most))}
             found += [_of_few(one, rows.added, n) for n in few.values()]  # parts of a sum are as many for several ranges
         found.append(one)
@@ -118,7 +118,7 @@ def _rows(module: ir.Module, kernel: Kernel, round_half: bool) -> _Rows | None:
     if form.column_vector:
         held = len(form.merged.columns) == 1 and not has_scans(space)
         return _Rows(extent, True, RANGES if held else WALK_RANGES)
-    if has_scans(space) or joins(module, kernel):
+    if has_scans(space) or may_be_joined(module, kernel):
         return None
     return _Rows(extent, False, COLUMN_RANGES, *_added(form, extent))
 

@@ -45,7 +45,7 @@ class SizeRange:
         return all(typical(size) <= most for size, most in self.when)
 
 
-def copied(module: ir.Module, kernel: ir.Operation, ranges: Sequence[SizeRange]) -> list[ir.Operation]:
+def copies_for_ranges(module: ir.Module, kernel: ir.Operation, ranges: Sequence[SizeRange]) -> list[ir.Operation]:
     """Returns copies of a kernel in front of it, one for each range. A launch of each is put in front of each launch of the kernel:
     a call makes the first of them for which all conditions hold, on top of those of the kernel's."""
     name, found = name_of(kernel), []

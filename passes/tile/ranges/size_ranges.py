@@ -11,8 +11,8 @@ from ...families.choice import CHOICE
 from ...infra.base import Pass
 from ..kernel import Kernel, kernels_of
 from .row_ranges import row_ranges
-from .size_range import LATER, LENGTHS, SYMBOLS, SizeRange, copied, lengths_attribute, symbols_attribute
-from .variants import variants
+from .size_range import LATER, LENGTHS, SYMBOLS, SizeRange, copies_for_ranges, lengths_attribute, symbols_attribute
+from .variants import take_variants
 from .whole_rows import whole_rows
 
 
@@ -50,7 +50,7 @@ class SizeRanges(Pass):
                 _copy(module, kernel.function, ranges)
 
     def _ranges(self, module: ir.Module, kernel: Kernel) -> list[SizeRange]:
-        if ranges := variants(kernel.function):
+        if ranges := take_variants(kernel.function):
             return ranges
         if not self.target.is_gpu or not any(argument.symbolic for argument in kernel.arguments):
             return []
@@ -59,7 +59,7 @@ class SizeRanges(Pass):
 
 def _copy(module: ir.Module, function: ir.Operation, ranges: list[SizeRange]) -> None:
     """Makes a function for each range; the given one serves the last."""
-    functions = [*copied(module, function, ranges[:-1]), function]
+    functions = [*copies_for_ranges(module, function, ranges[:-1]), function]
     needed = next(i for i, one in enumerate(ranges) if one.typical)
     with module.context:
         for i, (copy, one) in enumerate(zip(functions, ranges, strict=True)):

@@ -13,7 +13,7 @@ from ...ir.sizes import read_size
 from .size_range import SizeRange
 
 
-def variants(function: ir.Operation) -> list[SizeRange]:
+def take_variants(function: ir.Operation) -> list[SizeRange]:
     """Takes the choices in `graph.smaller` off a kernel function, and returns the ranges that they are for; [] for none."""
     if SMALLER not in function.attributes:
         return []

@@ -24,7 +24,7 @@ from ...space.forms import Form, form_of
 from ...space.scans import has_scans
 from ...space.space import Space
 from ..kernel import Kernel
-from .joins import joins
+from .joins import may_be_joined
 from .linear_length import LinearLength
 from .row_ranges import whole_access
 from .size_range import Condition, SizeRange
@@ -35,7 +35,7 @@ _DOUBLED = 3  # times that an access is doubled to divide a symbol whose quotien
 def whole_rows(module: ir.Module, kernel: Kernel, round_half: bool) -> list[SizeRange]:
     """Returns the multiples of a thread's access, short rows, and any length, for a kernel without reductions; [] for any other,
     and for one whose accesses are whole at any length."""
-    form = _form(kernel, round_half) if not joins(module, kernel) else None
+    form = _form(kernel, round_half) if not may_be_joined(module, kernel) else None
     sizes = _sizes(*form) if form is not None else []
     step = whole_access(kernel) if sizes else 1
     symbols: dict[str, SizeLike] = {}

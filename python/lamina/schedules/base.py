@@ -22,11 +22,11 @@ class BlockConfig:
     online      computes a maximum and the sum of exponentials relative to it in one loop (online softmax)
     wide_sums   accumulates in f64 where an f32 sum runs over many iterations or over the lanes of a block
     masked      covers a chunk by one masked block instead of whole blocks and a tail
-    rest        lanes of the blocks for the elements that whole blocks leave over, if their number is symbolic (0: as many as
+    rest_lanes  lanes of the blocks for the elements that whole blocks leave over, if their number is symbolic (0: as many as
                 others)
     edge_loops  runs blocks that may cross the edge of an image in separate loops, so that the other blocks need no bounds checks
     least_scan  elements of a scan from which on blocks run along it
-    short       elements of a contiguous row below which it is flattened with the axis outside of it, as are the columns (0: never)
+    short_row   elements of a contiguous row below which it is flattened with the axis outside of it, as are the columns (0: never)
     pairs       a load with a stride of 2 reads whole blocks, and drops every second element in registers
     runs        reads and writes the lanes of a flattened axis run by run; else one by one
     """
@@ -40,10 +40,10 @@ class BlockConfig:
     masked: ClassVar[bool] = False
     edge_loops: ClassVar[bool] = False
     least_scan: ClassVar[int] = 0
-    short: ClassVar[int] = 0
+    short_row: ClassVar[int] = 0
     pairs: ClassVar[bool] = False
     runs: ClassVar[bool] = True
-    rest: int = 0
+    rest_lanes: int = 0
     teams: int = 1
     """Groups of threads that share the iterations of a loop over columns."""
 

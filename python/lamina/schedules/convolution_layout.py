@@ -102,7 +102,7 @@ class MeasuredConvolution(ConvolutionShape):
 
 
 @cache
-def measured() -> tuple[MeasuredConvolution, ...]:
+def measured_convolutions() -> tuple[MeasuredConvolution, ...]:
     """Reads the table."""
     with resources.files(__package__).joinpath("convolution_times.csv").open() as file:
         _, *lines = csv.reader(file)
@@ -119,7 +119,7 @@ def measured() -> tuple[MeasuredConvolution, ...]:
 def _neighbors(family: tuple[str, str, bool]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Returns the positions of a family's convolutions, and their times by call and layout as multiples of `floor`."""
     machine = Gpu.named("sm_90a")
-    lines = [line for line in measured() if line.family == family]
+    lines = [line for line in measured_convolutions() if line.family == family]
     shares = [np.array(line.seconds) / line.floor(machine) for line in lines]
     return np.array([line.position for line in lines]), np.array(shares)
 

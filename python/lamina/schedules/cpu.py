@@ -15,9 +15,9 @@ SCAN_LANES = 16  # steps of a scan whose prefixes are computed at a time: two ve
 class CpuConfig(BlockConfig):
     """The shape of a tile program on a CPU.
 
-    lanes  elements of one block: several native vectors, so that loads and latencies overlap
-    work   least number of elements of one program, the unit of work that threads share
-    rest   as in BlockConfig
+    lanes       elements of one block: several native vectors, so that loads and latencies overlap
+    work        least number of elements of one program, the unit of work that threads share
+    rest_lanes  as in BlockConfig
     """
 
     scratch: ClassVar[int] = 262144
@@ -30,10 +30,10 @@ class CpuConfig(BlockConfig):
     runs: ClassVar[bool] = False
     lanes: int = 32
     work: int = 8192
-    rest: int = 0
+    rest_lanes: int = 0
 
 
-def choose(operations: int, widest: int, extent: int, accumulators: int, exact: bool = True) -> CpuConfig:
+def default_schedule(operations: int, widest: int, extent: int, accumulators: int, exact: bool = True) -> CpuConfig:
     """Returns the default schedule of a group.
 
     Column reductions take wide blocks: every row gives a contiguous stretch of memory, and the accumulators stay in registers
@@ -54,7 +54,7 @@ def choose(operations: int, widest: int, extent: int, accumulators: int, exact: 
             lanes //= 2
     while lanes > 1 and lanes // 2 >= extent:
         lanes //= 2
-    return CpuConfig(lanes=lanes, rest=usual if lanes > usual and not exact else 0)
+    return CpuConfig(lanes=lanes, rest_lanes=usual if lanes > usual and not exact else 0)
 
 
 REST = 8  # lanes of the last blocks of rows of any length: a native vector of f32, and few lanes that may be masked
@@ -65,13 +65,13 @@ _SUMS = 16  # vectors of accumulators in registers
 _NEAR, _FAR = 1 << 15, 1 << 18  # bytes of the L1 and L2 caches
 
 
-def side(extent: int) -> int:
+def transpose_tile_side(extent: int) -> int:
     """Returns the side of transpose tiles in lanes: the largest with which the last block of an axis masks off no whole vector. A
     store whose mask is all false takes a hundred times as long on some processors."""
     return next(n for n in (TILE_SIDE, TILE_SIDE // 2, VECTOR) if extent % n == 0 or extent % n > n - VECTOR)
 
 
-def tile(columns: int, rows: int) -> tuple[int, int]:
+def window_tile(columns: int, rows: int) -> tuple[int, int]:
     """Returns the register tile of a windowed sum, (columns, rows). The block of columns is a power of two: the widest that takes
     at most a seventh more vectors than the best."""
     widest = VECTOR * (4 if rows >= 4 else _SUMS // min(rows, 2))
@@ -82,7 +82,7 @@ def tile(columns: int, rows: int) -> tuple[int, int]:
     return lanes, min(rows, max(_SUMS * VECTOR // max(lanes, VECTOR), 1), 8)
 
 
-def chunk(rows: int, tile: int, memory: Callable[[int], int]) -> int | None:
+def rows_per_program(rows: int, tile: int, memory: Callable[[int], int]) -> int | None:
     """Returns the rows of one program, a divisor of `rows`: the most whose copy of the image fits in L1, or in L2 where L1 holds
     fewer than four tiles. None if not even one tile fits. memory: bytes of the copy for a number of rows."""
     divisors = [n for n in range(rows, 0, -1) if rows % n == 0]

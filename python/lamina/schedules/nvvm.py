@@ -54,7 +54,7 @@ class NvvmConfig(BlockConfig):
 
     online: ClassVar[bool] = True
     masked: ClassVar[bool] = True
-    short: ClassVar[int] = SHORT
+    short_row: ClassVar[int] = SHORT
     threads: int = 128
     vec: int = 4
     chunks: int = 2
@@ -121,7 +121,7 @@ class Traffic:
         return vec * self.widest < FULL_ACCESS
 
 
-def narrow(extent: int, vec: int, rows: int, of: Traffic, sms: int) -> tuple[NvvmConfig, float]:
+def narrow_accesses(extent: int, vec: int, rows: int, traffic: Traffic, sms: int) -> tuple[NvvmConfig, float]:
     """Returns the cheapest schedule of a pointwise kernel with accesses below FULL_ACCESS, as where rows do not start at multiples
     of it, and its cost per element in arbitrary units.
 
@@ -138,9 +138,9 @@ def narrow(extent: int, vec: int, rows: int, of: Traffic, sms: int) -> tuple[Nvv
 
     def cost(threads: int, chunks: int) -> float:
         """Returns the relative time of a schedule, with that of idle lanes."""
-        return round_up(accesses, threads * chunks) / accesses * _narrow_cost(vec, threads, chunks, of)
+        return round_up(accesses, threads * chunks) / accesses * _narrow_cost(vec, threads, chunks, traffic)
 
-    shapes = [(t, c) for t in (8, 16, 32, 64, 128) if t <= max(most_threads, 8) for c in range(1, _narrow_chunks(vec, of) + 1)]
+    shapes = [(t, c) for t in (8, 16, 32, 64, 128) if t <= max(most_threads, 8) for c in range(1, _narrow_chunks(vec, traffic) + 1)]
     threads, chunks = min((shape for shape in shapes if fits(*shape)), key=lambda s: (round(cost(*s), 2), -s[0], s[1]))
     of_row = min(threads, most_threads)
     return NvvmConfig(of_row, vec, chunks, pack=max(128 // of_row, 1)), cost(threads, chunks)
@@ -165,7 +165,7 @@ def _narrow_cost(vec: int, threads: int, chunks: int, of: Traffic) -> float:
     return waiting * shared * (1 + RUN_COST * of.runs)
 
 
-def idle(extent: int, vec: int) -> bool:
+def leaves_threads_idle(extent: int, vec: int) -> bool:
     """Returns whether rows of `extent` contiguous elements, each in its own CTA or part of one, leave a fifth of the threads
     idle."""
     accesses = -(-extent // vec)
@@ -286,7 +286,7 @@ def transpose_tiles(vec: int, lanes: int, rows: int, others: int, sms: int) -> t
     return NvvmConfig(threads, vec, wide // (threads * vec), teams=TRANSPOSE_THREADS // threads), high
 
 
-def scalar() -> NvvmConfig:
+def scalar_schedule() -> NvvmConfig:
     """Returns the schedule of programs without a vector axis: every thread computes the same, one stores."""
     return NvvmConfig(WARP, 1, 1)
 

@@ -19,7 +19,7 @@ def for_all_sizes(work: GemmWork, gpu: Gpu, *, rows: bool) -> GemmConfig | None:
     than `for_fewer` has schedules for. None if the library with what follows it is ahead over all classes of sizes.
 
     work: with any number of them."""
-    if not (work.follows and work.item == 2 and not work.goes_on and gpu.capability == KNOWN):
+    if not (work.has_epilogue and work.item == 2 and not work.has_second_kernel and gpu.capability == KNOWN):
         return None
     general = _best(work, gpu, _MANY, rows)
     if general is None:

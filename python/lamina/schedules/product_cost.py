@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from lamina.core.gpu import Gpu
 
 from .contraction import GemmConfig
-from .prologue_cost import THROUGH_REGISTERS, Fed
+from .prologue_cost import THROUGH_REGISTERS, PrologueWork
 from .waves import LAUNCH, tile_seconds
 
 SCHEDULES: dict[GemmConfig, float] = {
@@ -61,7 +61,7 @@ _INNER = 64  # elements of two bytes of a step along the inner dimension
 ROW = 16  # elements that each part is a multiple of, so that descriptors can step from one to the next
 _MOST_IN_PARTS = 4  # candidates with split-K
 WORTH = 0.97  # share of the library's time below which Lamina's kernel is the default
-FED_WORTH = 0.87  # the same with a fused prologue, whose cost was measured for one product only
+PROLOGUE_WORTH = 0.87  # the same with a fused prologue, whose cost was measured for one product only
 KNOWN = 90  # the compute capability of the GPUs that these figures are for
 _DESCRIPTORS = 1.15e-6  # seconds to make TMA descriptors
 _LAST_EPILOGUE = 5.8e-10  # seconds per element of a warp's part of a tile: nothing hides the epilogue of the last one
@@ -85,17 +85,17 @@ _ORDINARY = 0.34  # share of the f32 peak that epilogues reach: hardly anything 
 class GemmWork:
     """The problem that a GEMM kernel solves: `batch` products of m x k by k x n in a half type, with an epilogue.
 
-    ops       operations of the epilogue per element
-    reads     bytes that the epilogue reads besides the product
-    writes    bytes of all results
-    follows   whether the epilogue is more than the bias, which the library adds, too
-    products  products that share the left operand: so many calls of the library
-    item      bytes of an element of the operands, and of the product: 2, or 4 for f32 rounded to tf32; 1 for e4m3, whose product
-              has 2
-    goes_on   another of Lamina's kernels finishes the result, such as one that adds the sums of the product's tiles
-    fed       the prologue that computes operands, in Lamina's kernel, or before the library's
-    doubled   sums of e4m3 are held twice: in tensor cores for a step along the inner dimension, and in f32
-    waste     bytes that the epilogue moves besides, where its elements are not neighbors in memory
+    ops                operations of the epilogue per element
+    reads              bytes that the epilogue reads besides the product
+    writes             bytes of all results
+    has_epilogue       whether the epilogue is more than the bias, which the library adds, too
+    products           products that share the left operand: so many calls of the library
+    item               bytes of an element of the operands, and of the product: 2, or 4 for f32 rounded to tf32; 1 for e4m3, whose
+                       product has 2
+    has_second_kernel  another of Lamina's kernels finishes the result, such as one that adds the sums of the product's tiles
+    prologue           the prologue that computes operands, in Lamina's kernel, or before the library's
+    held_twice         sums of e4m3 are held twice: in tensor cores for a step along the inner dimension, and in f32
+    waste              bytes that the epilogue moves besides, where its elements are not neighbors in memory
     """
 
     batch: int
@@ -105,12 +105,12 @@ class GemmWork:
     ops: int = 0
     reads: int = 0
     writes: int = 0
-    follows: bool = True
+    has_epilogue: bool = True
     products: int = 1
     item: int = 2
-    goes_on: bool = False
-    fed: Fed | None = None
-    doubled: bool = False
+    has_second_kernel: bool = False
+    prologue: PrologueWork | None = None
+    held_twice: bool = False
     waste: int = 0
 
     @property
@@ -143,21 +143,21 @@ def library_seconds(work: GemmWork, gpu: Gpu) -> float:
 
     product = min(tiled(tile, parts) for tile in _LIBRARY_TILES for parts in _LIBRARY_PARTS)
     read = max(work.item, 2) * work.products * work.elements + work.reads
-    passed = _PASS + (read + work.writes) / (gpu.bandwidth * _STREAMED) if work.follows else 0.0
+    passed = _PASS + (read + work.writes) / (gpu.bandwidth * _STREAMED) if work.has_epilogue else 0.0
     product = max(product, work.factors / work.products / gpu.bandwidth)
-    if work.fed is not None:
-        passed += work.fed.before_seconds(gpu)
+    if work.prologue is not None:
+        passed += work.prologue.before_seconds(gpu)
     return work.products * (_LIBRARY + product) + passed
 
 
 def lamina_seconds(config: GemmConfig, work: GemmWork, gpu: Gpu) -> float:
     """Estimates the time of Lamina's kernel: waves of tiles, or loading the operands if that is longer, and the epilogue. With
     split-K another kernel reads the partial sums and runs the epilogue."""
-    rate = work.peak(gpu) * _schedules(work)[replace(config, parts=1)] * (THROUGH_REGISTERS if work.fed else 1)
+    rate = work.peak(gpu) * _schedules(work)[replace(config, parts=1)] * (THROUGH_REGISTERS if work.prologue else 1)
     step = 2 * work.products * config.m * config.n * config.k * gpu.sm_count / rate
     steps = -(-work.k // (config.parts * config.k))
     count = config.parts * blocks_of(config, work)
-    tiles = tile_seconds(count, resident(config, work, gpu), steps, step, gpu)
+    tiles = tile_seconds(count, resident_ctas(config, work, gpu), steps, step, gpu)
     tiles += _THROTTLED[config.ping_pong] * max(tiles - _BRIEF, 0.0)
     moved = (work.reads + work.writes + work.waste) / (gpu.bandwidth * _WRITTEN)
     after = max(work.ops * work.elements / (gpu.peak("f32") * _ORDINARY), moved)
@@ -167,15 +167,15 @@ def lamina_seconds(config: GemmConfig, work: GemmWork, gpu: Gpu) -> float:
     if config.parts > 1:
         sums = 4 * config.parts * work.products * work.elements
         launches += LAUNCH + 2 * sums / (gpu.bandwidth * _STREAMED)
-    launches += work.goes_on * _PASS
+    launches += work.has_second_kernel * _PASS
     read, inside = work.factors, 0.0
-    if work.fed is not None:
-        read += work.fed.reads - work.fed.stored
-        inside = work.fed.inside_seconds(-(-work.m // config.m), -(-work.n // config.n), gpu)
+    if work.prologue is not None:
+        read += work.prologue.reads - work.prologue.stored
+        inside = work.prologue.inside_seconds(-(-work.m // config.m), -(-work.n // config.n), gpu)
     return launches + max(tiles, read / gpu.bandwidth) + inside + after
 
 
-def resident(config: GemmConfig, work: GemmWork, gpu: Gpu) -> int:
+def resident_ctas(config: GemmConfig, work: GemmWork, gpu: Gpu) -> int:
     """Returns how many CTAs of a schedule a multiprocessor holds at once, by shared memory and registers."""
     if config.resident or config.ping_pong:
         return max(config.resident, 1)
@@ -194,16 +194,16 @@ def _schedules(work: GemmWork) -> dict[GemmConfig, float]:
     """Returns the share of the peak that each schedule reaches. The step along the inner dimension has as many bytes in other types
     as in half types."""
     table = PAIRS if work.products > 1 else SCHEDULES
-    if work.doubled:
+    if work.held_twice:
         table = {c: share for c, share in PAIRS.items() if not c.joint}
-    if work.fed is not None and work.products == 1 and work.m <= 16:
+    if work.prologue is not None and work.products == 1 and work.m <= 16:
         table = {**table, **FED}
     return table if work.item == 2 else {replace(c, k=c.k * 2 // work.item): share for c, share in table.items()}
 
 
 def candidates(work: GemmWork, gpu: Gpu) -> tuple[GemmConfig, ...]:
     """Returns the schedules that suit the sizes and fit in shared memory, the most promising first."""
-    ping_pong = gpu.capability == KNOWN and work.item == 2 and work.fed is None
+    ping_pong = gpu.capability == KNOWN and work.item == 2 and work.prologue is None
     known = [c for c in _schedules(work) if ping_pong or not c.ping_pong]
     suiting = [c for c in known if c.m < 2 * max(work.m, 16) and c.n < 2 * max(work.n, 32)]
     fitting = [c for c in suiting if shared_bytes(c, work) <= gpu.shared_bytes]
@@ -215,11 +215,11 @@ def shared_bytes(config: GemmConfig, work: GemmWork) -> int:
     """Returns the shared memory per CTA that Triton allocates without wgmma, derived from its generated code: operands in flight,
     or the inputs of their prologue, and a part of the result in persistent kernels. On Hopper it allocates more, but there is more
     than any of these schedules needs."""
-    of = max(1.0, work.fed.reads / max(work.fed.stored, 1)) if work.fed is not None else 1.0
+    growth = max(1.0, work.prologue.reads / max(work.prologue.stored, 1)) if work.prologue is not None else 1.0
     step = config.k * (config.m + work.products * config.n) * work.item
     if config.ping_pong:
         return config.stages * step + 2 * config.m * config.n // config.split * work.item + _PING_PONG
-    return int((config.stages - 1) * step * of) + (_WALKING if config.resident else _BARRIERS)
+    return int((config.stages - 1) * step * growth) + (_WALKING if config.resident else _BARRIERS)
 
 
 def _in_parts(configs: Sequence[GemmConfig], work: GemmWork, gpu: Gpu) -> list[GemmConfig]:
@@ -232,17 +232,17 @@ def _in_parts(configs: Sequence[GemmConfig], work: GemmWork, gpu: Gpu) -> list[G
     return sorted(found, key=lambda c: lamina_seconds(c, work, gpu))[:_MOST_IN_PARTS]
 
 
-def unmeasured(work: GemmWork, gpu: Gpu) -> GemmConfig | None:
+def default_schedule(work: GemmWork, gpu: Gpu) -> GemmConfig | None:
     """Returns the default schedule where nothing was tuned; None for the library's kernel.
 
     The library is the default for tf32, and for sums along rows, where it was as fast with Lamina's pointwise kernels (8192 x 4096
     by 4096 x 4096: 405 us, Lamina's kernel 414).
     Split-K is not the default, since the library has it, too, unless a fused prologue reads fewer bytes than it computes.
     """
-    fewer_bytes = work.fed is not None and work.fed.reads < work.fed.stored
+    fewer_bytes = work.prologue is not None and work.prologue.reads < work.prologue.stored
     best = next(c for c in candidates(work, gpu) if c.parts == 1 or fewer_bytes)
     if shared_bytes(best, work) > gpu.shared_bytes:
         return None
-    worth = lamina_seconds(best, work, gpu) < (FED_WORTH if work.fed else WORTH) * library_seconds(work, gpu)
-    known = work.item == 2 and not work.goes_on and gpu.capability == KNOWN
-    return best if worth and (work.follows or work.fed) and known else None
+    worth = lamina_seconds(best, work, gpu) < (PROLOGUE_WORTH if work.prologue else WORTH) * library_seconds(work, gpu)
+    known = work.item == 2 and not work.has_second_kernel and gpu.capability == KNOWN
+    return best if worth and (work.has_epilogue or work.prologue) and known else None

@@ -10,7 +10,7 @@ _ORDINARY = 0.4  # of the peak in f32: hardly anything is a fused multiply-add
 
 
 @dataclass(frozen=True)
-class Fed:
+class PrologueWork:
     """The prologue of a GEMM: pointwise groups that compute its operands.
 
     left, right  operations for all elements of the left operand, and of the right ones

@@ -12,7 +12,7 @@ STRIP_THREADS = 256  # of a CTA of such threads, which reads the rows that its w
 LARGE_WINDOW = 25  # elements of a window above which smaller CTAs balance the load better
 
 
-def strip(columns: int) -> int | None:
+def strip_columns(columns: int) -> int | None:
     """Returns the columns of a strip of a direct convolution; None for rows that are too short.
 
     This is the largest divisor of a row if it is at least half of LONGEST_STRIP, which was measured to be enough. Otherwise the
@@ -24,7 +24,7 @@ def strip(columns: int) -> int | None:
     return min(lengths, key=lambda n: (-(-columns // n) * (n + SHARED_COLUMNS), columns % n, -n), default=None)
 
 
-def width(length: int) -> int:
+def channels_per_thread(length: int) -> int:
     """Returns the most channels of a thread in a direct convolution. Small images have short strips and few threads: for them
     more threads are worth more than wide accesses."""
     return 4 if 2 * length > LONGEST_STRIP else 2
@@ -36,7 +36,7 @@ def group_resident(length: int) -> int:
     return 3 * STRIP_THREADS // 2 if 2 * length > LONGEST_STRIP else 2 * STRIP_THREADS
 
 
-def chunk(channels: int, weights: int) -> int:
+def channels_per_chunk(channels: int, weights: int) -> int:
     """Returns how many of the channels of a group are read together: a power of two that divides them. weights: elements of the
     weight that a thread holds for each channel."""
     return max(n for n in (1, 2, 4) if channels % n == 0 and (n == 1 or n * weights <= STRIP_WEIGHTS))
