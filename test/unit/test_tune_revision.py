@@ -14,7 +14,7 @@ from lamina.passes.infra.pipeline_text import parse
 from lamina.passes.infra.registry import PASSES
 from lamina.targets.levels import pipeline
 from lamina.tune import revision as tuned
-from lamina.tune.revision import modules, revision
+from lamina.tune.revision import code_digest, modules, revision
 
 HERE = Path(lamina.__file__).parent
 
@@ -30,7 +30,7 @@ def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the sources."""
     copy = tmp_path_factory.mktemp("package") / "lamina"
     shutil.copytree(HERE, copy, ignore=shutil.ignore_patterns("__pycache__", "*.so", "native"))
-    assert anew(copy) == revision()
+    assert code_digest(copy) == revision()
     return copy
 
 
@@ -41,11 +41,6 @@ def package(copied: Path) -> Iterator[Path]:
     yield copied
     for path, text in before.items():
         path.write_bytes(text)
-
-
-def anew(package: Path) -> str:
-    """Returns the revision, computed again; a process normally computes it once."""
-    return revision.__wrapped__(package)
 
 
 @pytest.mark.parametrize(
@@ -67,7 +62,7 @@ def anew(package: Path) -> str:
 def test_an_edit_of_code_counts(package: Path, file: str) -> None:
     with open(package / file, "a") as source:
         source.write("\nANOTHER = 1\n")
-    assert anew(package) != revision()
+    assert code_digest(package) != revision()
 
 
 def test_a_number_counts(package: Path) -> None:
@@ -75,7 +70,7 @@ def test_a_number_counts(package: Path) -> None:
     text = file.read_text()
     assert "MOST = 64" in text
     file.write_text(text.replace("MOST = 64", "MOST = 32"))
-    assert anew(package) != revision()
+    assert code_digest(package) != revision()
 
 
 def test_prose_does_not_count(package: Path) -> None:
@@ -84,13 +79,13 @@ def test_prose_does_not_count(package: Path) -> None:
     text = '"""Another ' + first + '"""  # a comment\n\n\n' + rest
     assert '        """' in text or '    """' in text
     file.write_text(text.replace('    """', '    """In other words: '))
-    assert anew(package) == revision()
+    assert code_digest(package) == revision()
 
 
 def test_a_module_that_writes_no_kernels_does_not_count(package: Path) -> None:
     (package / "frontend/entry/dynamo.py").write_text("another = 1")
     (package / "tools/opt_driver.py").write_text("another = 1")
-    assert anew(package) == revision()
+    assert code_digest(package) == revision()
 
 
 def test_every_pass_on_the_way_counts() -> None:
@@ -102,3 +97,10 @@ def test_every_pass_on_the_way_counts() -> None:
     for name in names & PASSES.keys():
         module, _, _ = PASSES[name].partition(":")
         assert f"{module.removeprefix('lamina.').replace('.', '/')}.py" in found, name
+
+
+def test_other_processes_read_it_from_the_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("LAMINA_CACHE_DIR", str(tmp_path))
+    first = revision.__wrapped__()
+    monkeypatch.setattr(tuned, "code_digest", None)
+    assert revision.__wrapped__() == first == code_digest(HERE)

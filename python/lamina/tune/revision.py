@@ -2,6 +2,7 @@
 
 The modules that write kernels are found by their imports, starting from the passes between the graph level and tile programs and
 from the GPU target. They are hashed without comments and docstrings, so that every edit of code counts and no edit of prose does.
+This takes a second, so the cache of compiled programs keeps the digest for sources of these sizes and times.
 """
 
 import ast
@@ -10,6 +11,9 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+from lamina.runtime.cache import Cache, Entry, cache_key
+
+_PACKAGE = Path(__file__).parents[1]
 _ENTRIES = (  # in the package: code that applies a choice, that builds programs from it, and that compiles these
     "kernels/**/*.py",  # Triton reads them as text
     "passes/families/select.py",
@@ -29,7 +33,17 @@ _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 @cache
-def revision(package: Path = Path(__file__).parents[1]) -> str:
+def revision() -> str:
+    """Returns the digest of this package's code."""
+    stored, key = Cache(), cache_key(of="the revision of tuning's answers")
+    entry = stored.get(key)
+    if entry is None:
+        entry = Entry("", b"", {"revision": code_digest(_PACKAGE)})
+        stored.put(key, entry)
+    return str(entry.meta["revision"])
+
+
+def code_digest(package: Path) -> str:
     """Returns a digest of the code of `modules`."""
     return digest(*(part for module in sorted(modules(package).items()) for part in module))
 
