@@ -21,7 +21,7 @@ from lamina.frontend.calls.interface import with_outputs
 from lamina.frontend.compiling import stages
 from lamina.frontend.custom.substitute import with_registered, with_users_patterns
 from lamina.frontend.entry.export import inference_graph
-from lamina.frontend.fx.destination import destination
+from lamina.frontend.fx.destination import destination_of
 from lamina.frontend.rewrites.normalize import normalize
 from lamina.passes.plan.program import program_from
 from lamina.targets.kernel_calls import user as triton_user
@@ -70,7 +70,7 @@ def planned(
     """Returns Lamina's kernels as tile programs, the program, and users' kernels."""
     options = Options(kernels=tuple(kernels), strict=True)
     gm = inference_graph(fn, tuple(inputs), options, TARGET)
-    graph = normalize(with_users_patterns(gm, options, destination(TARGET, gm)))
+    graph = normalize(with_users_patterns(gm, options, destination_of(TARGET, gm)))
     module = stages.import_linalg(graph, options)
     stages.run_passes(module, "linalg", "tile", Target.parse(TARGET), options, {})
     with module.context:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from lamina.core.gpu import Gpu
 from lamina.core.program import Call, Launch
-from lamina.frontend.fx.destination import destination
+from lamina.frontend.fx.destination import destination_of
 from lamina.schedules.convolution_cost import candidates
 from lamina.schedules.product_cost import GemmWork
 from lamina.targets.ptx import assemble
@@ -121,7 +121,7 @@ def test_programs_for_gpus_depend_on_the_rounding() -> None:
     found = {}
     for allowed in (True, False):
         with rounding(allowed):
-            found[allowed] = [destination(target, gm).identity for target in ("cpu", "nvvm:sm_90a")]
+            found[allowed] = [destination_of(target, gm).identity for target in ("cpu", "nvvm:sm_90a")]
     assert found[True][0] == found[False][0] and found[True][1] != found[False][1]
 
 

@@ -20,7 +20,7 @@ from lamina.frontend.calls.interface import Interface
 from lamina.frontend.compiling.stages import build, import_linalg, run_passes
 from lamina.frontend.decompositions.table import table
 from lamina.frontend.fx.aliases import ViewResult
-from lamina.frontend.fx.destination import check_devices, check_name, destination
+from lamina.frontend.fx.destination import check_devices, check_name, destination_of
 from lamina.frontend.rewrites.normalize import normalize
 from lamina.passes.plan.program import program_from
 
@@ -50,20 +50,20 @@ def planned(gm: fx.GraphModule) -> Program:
 def test_the_tensors_say_where(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.version, "cuda", "13.0")
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda index: {0: (9, 0), 1: (8, 0)}[index])
-    goal = destination(None, traced(torch.sin, (4,)))
+    goal = destination_of(None, traced(torch.sin, (4,)))
     assert (str(goal.target), goal.device, goal.gpu) == ("nvvm:sm_90a", "cuda", 0)
-    other = destination(None, traced(torch.sin, (4,), devices=("cuda:1",)))
+    other = destination_of(None, traced(torch.sin, (4,), devices=("cuda:1",)))
     assert (str(other.target), other.gpu) == ("nvvm:sm_80", 1) and other.identity != goal.identity
-    here = destination(None, traced(torch.sin, (4,), devices=("cpu",)))
+    here = destination_of(None, traced(torch.sin, (4,), devices=("cpu",)))
     assert (str(here.target), here.device, here.gpu) == ("cpu", "cpu", None)
-    assert destination(None, traced(lambda: torch.ones(3, device="cuda"))).gpu == 0
-    assert destination(None, traced(lambda: torch.ones(3))).device == "cpu"
+    assert destination_of(None, traced(lambda: torch.ones(3, device="cuda"))).gpu == 0
+    assert destination_of(None, traced(lambda: torch.ones(3))).device == "cpu"
 
 
 def test_code_for_another_device() -> None:
-    assert destination("nvvm:sm_90a", traced(torch.sin, (4,), devices=("cpu",))).device == "cuda"
+    assert destination_of("nvvm:sm_90a", traced(torch.sin, (4,), devices=("cpu",))).device == "cuda"
     with pytest.raises(CompileError, match="target 'cpu' is the CPU, but the model's tensors are on cuda:0"):
-        destination("cpu", traced(torch.sin, (4,)))
+        destination_of("cpu", traced(torch.sin, (4,)))
     with pytest.raises(CompileError, match="no target is called 'tpu'.*nvvm:ARCH"):
         check_name("tpu")
     with pytest.raises(CompileError, match="nvvm"):
@@ -71,13 +71,13 @@ def test_code_for_another_device() -> None:
     with pytest.raises(CompileError, match="sm_70 is too old"):
         check_name("nvvm:sm_70")
     with pytest.raises(CompileError, match="tensors are on meta.*CPU and for NVIDIA"):
-        destination(None, traced(torch.sin, (4,), devices=("meta",)))
+        destination_of(None, traced(torch.sin, (4,), devices=("meta",)))
 
 
 def test_torch_without_nvidia(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.version, "cuda", None)
     with pytest.raises(CompileError, match="not NVIDIA's"):
-        destination(None, traced(torch.sin, (4,)))
+        destination_of(None, traced(torch.sin, (4,)))
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from lamina.core.gpu import Gpu
 from lamina.core.program import Call
-from lamina.frontend.fx.destination import destination
+from lamina.frontend.fx.destination import destination_of
 from lamina.schedules.product_cost import GemmWork, candidates, default_schedule
 from lamina.targets.ptx import assemble
 from lamina.targets.triton import text as triton_text
@@ -69,7 +69,7 @@ def test_programs_for_gpus_depend_on_the_precision() -> None:
     found = {}
     for wanted in ("highest", "high"):
         with precision(wanted):
-            found[wanted] = [destination(target, gm).identity for target in ("cpu", "nvvm:sm_90a")]
+            found[wanted] = [destination_of(target, gm).identity for target in ("cpu", "nvvm:sm_90a")]
     assert found["highest"][0] == found["high"][0] and found["highest"][1] != found["high"][1]
 
 

@@ -16,7 +16,7 @@ from ...ir.rewriting import is_used
 from ...ir.sizes import tensor_type
 from .cost import MOST, AttentionWork
 from .masks.dropped import defining_ops
-from .masks.meaning import Meaning
+from .masks.meaning import MaskMeaning
 from .masks.operands import Masks
 from .schedules import Config, Forward, Specialized, Split
 
@@ -92,12 +92,12 @@ class Attention:
         return is_symbolic((*self.scores, shape_of(self.value)[1]))
 
     @cached_property
-    def meaning(self) -> Meaning:
+    def meaning(self) -> MaskMeaning:
         """The meaning of mask and causal flag: which scores are hidden, and what is added to them."""
         if self.masks is None:
-            return Meaning(self.causal, needs_mask=self.mask is not None)
+            return MaskMeaning(self.causal, needs_mask=self.mask is not None)
         found = self.masks.meaning(self.mask, self.scores, self.causal)
-        return Meaning(self.causal, needs_mask=True) if found.shifts_rows and self.sums is not None else found
+        return MaskMeaning(self.causal, needs_mask=True) if found.shifts_rows and self.sums is not None else found
 
     @property
     def before(self) -> tuple[ir.Operation, ...]:

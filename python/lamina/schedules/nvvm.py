@@ -146,23 +146,23 @@ def narrow_accesses(extent: int, vec: int, rows: int, traffic: Traffic, sms: int
     return NvvmConfig(of_row, vec, chunks, pack=max(128 // of_row, 1)), cost(threads, chunks)
 
 
-def narrow_of_any(vec: int, of: Traffic) -> tuple[NvvmConfig, float]:
+def narrow_of_any(vec: int, traffic: Traffic) -> tuple[NvvmConfig, float]:
     """Returns the same where a call decides how long rows are: a warp to a row, which reads whole sectors, each thread in a few
     accesses. What a longer row takes at once would be idle in a short one."""
-    chunks = min(_narrow_chunks(vec, of), WALK_CHUNKS)
-    return NvvmConfig(WARP, vec, chunks, pack=128 // WARP), _narrow_cost(vec, WARP, chunks, of)
+    chunks = min(_narrow_chunks(vec, traffic), WALK_CHUNKS)
+    return NvvmConfig(WARP, vec, chunks, pack=128 // WARP), _narrow_cost(vec, WARP, chunks, traffic)
 
 
-def _narrow_chunks(vec: int, of: Traffic) -> int:
+def _narrow_chunks(vec: int, traffic: Traffic) -> int:
     """Returns how many narrow accesses a thread may make, by its registers and the length of its code."""
-    return max(min(NARROW_ELEMENTS, NARROW_LOADS // max(of.loads, 1)) // vec, 1)
+    return max(min(NARROW_ELEMENTS, NARROW_LOADS // max(traffic.loads, 1)) // vec, 1)
 
 
-def _narrow_cost(vec: int, threads: int, chunks: int, of: Traffic) -> float:
+def _narrow_cost(vec: int, threads: int, chunks: int, traffic: Traffic) -> float:
     """Returns the relative time of an element: latency, partly read sectors and divisions."""
-    waiting = 1 + NARROW_LATENCY / min(chunks * vec * max(of.read, of.item), NARROW_ENOUGH)
-    shared = 1 + SECTOR / (2 * min(threads, WARP) * vec * of.item)
-    return waiting * shared * (1 + RUN_COST * of.runs)
+    waiting = 1 + NARROW_LATENCY / min(chunks * vec * max(traffic.read, traffic.item), NARROW_ENOUGH)
+    shared = 1 + SECTOR / (2 * min(threads, WARP) * vec * traffic.item)
+    return waiting * shared * (1 + RUN_COST * traffic.runs)
 
 
 def leaves_threads_idle(extent: int, vec: int) -> bool:

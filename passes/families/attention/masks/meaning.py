@@ -38,7 +38,7 @@ class Keys:
 
 
 @dataclass(frozen=True)
-class Meaning:
+class MaskMeaning:
     """The meaning of a mask together with the causal flag, in terms of the kernels' options.
 
     causal       query i sees keys up to i + offset
@@ -86,7 +86,7 @@ class Meaning:
         return self.needs_mask or (self.keys is not None and not self.keys.exact)
 
 
-def of_values(mask: np.ndarray, dtype: str) -> Meaning:
+def of_values(mask: np.ndarray, dtype: str) -> MaskMeaning:
     """Returns the meaning of a mask whose values are known, (batch or 1, heads or 1, queries, keys): bools, or numbers of the type
     `dtype` that are added to the scores."""
     terms = MaskTerms(*mask.shape[1:])
@@ -102,7 +102,7 @@ class MaskTerms:
     """Accumulates what the terms of a mask mean.
 
     low, high                  the range of keys that each query sees, [low, high)
-    keys, slopes, shifts_rows  see Meaning
+    keys, slopes, shifts_rows  see MaskMeaning
     soft                       some scores are hidden by position with a finite bias
     soft_keys                  some keys are hidden at run time with a finite bias
     unread                     some term was not understood
@@ -165,10 +165,10 @@ class MaskTerms:
             self.shifts_rows |= _is_moved(known, ~hidden, slopes, self.queries, types[0])
         return True
 
-    def result(self, causal: bool = False) -> Meaning:
+    def result(self, causal: bool = False) -> MaskMeaning:
         """Returns the meaning of all terms that were read. causal: the flag of the call."""
         hides = not (self.adds_more or self.soft or self.soft_keys or self.shifts_rows or self.slopes is not None)
-        plain = Meaning(causal, needs_mask=True, only_hides=hides)
+        plain = MaskMeaning(causal, needs_mask=True, only_hides=hides)
         shape, hidden = self.ranges()
         if shape is None or (self.soft and (hidden or self.keys is not None or self.unread)):
             return plain
@@ -179,7 +179,7 @@ class MaskTerms:
         slopes = None if self.slopes is None else tuple(np.broadcast_to(self.slopes, (self.heads,)).tolist())
         return replace(shape, keys=self.keys, slopes=slopes, shifts_rows=self.shifts_rows, only_hides=hides)
 
-    def ranges(self) -> tuple[Meaning | None, bool]:
+    def ranges(self) -> tuple[MaskMeaning | None, bool]:
         """Returns the meaning of the ranges of keys, None if kernels do not support it; and whether a range may be empty."""
         return _shaped(self.low, self.high, self.count), bool(np.any(self.high <= self.low))
 
@@ -189,11 +189,11 @@ def is_finite(fill: float, types: Sequence[str]) -> bool:
     return all(abs(fill) < _RANGE.get(t, 0.0) for t in types)
 
 
-def _shaped(low: np.ndarray, high: np.ndarray, count: int) -> Meaning | None:
+def _shaped(low: np.ndarray, high: np.ndarray, count: int) -> MaskMeaning | None:
     """Expresses the ranges [low, high) as causal, window or span, which kernels support; None if none of these fits."""
     high = np.maximum(high, low)
     if np.all(low == low[0]) and np.all(high == high[0]):
-        return Meaning(span=None if (low[0], high[0]) == (0, count) else (int(low[0]), int(high[0])))
+        return MaskMeaning(span=None if (low[0], high[0]) == (0, count) else (int(low[0]), int(high[0])))
     query = np.arange(len(low))
     ends = np.flatnonzero((high < count) & (high > low))
     starts = np.flatnonzero((low > 0) & (high > low))
@@ -205,7 +205,7 @@ def _shaped(low: np.ndarray, high: np.ndarray, count: int) -> Meaning | None:
     begin = np.clip(query + offset + 1 - window, 0, count) if window else np.zeros_like(query)
     empty = high == low
     same = np.where(empty, end <= begin, (low == begin) & (high == end))
-    return Meaning(causal, offset, window) if np.all(same) else None
+    return MaskMeaning(causal, offset, window) if np.all(same) else None
 
 
 def _is_moved(known: np.ndarray, seen: np.ndarray, slopes: np.ndarray, queries: int, dtype: str) -> bool:

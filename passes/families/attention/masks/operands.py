@@ -17,14 +17,14 @@ from ....ir.rewriting import ZERO, copy_ops, read_by
 from ....ir.sizes import tensor_type
 from ...surroundings import ValueMap, group_before
 from .dropped import without_broadcast
-from .meaning import BATCH, HEAD, KEY, QUERY, Keys, Meaning
+from .meaning import BATCH, HEAD, KEY, QUERY, Keys, MaskMeaning
 from .parts import Values, across_group
 from .terms import meaning
 
 BOUNDS, BLOCKS = "lamina.attention_bounds", "lamina.attention_blocks"
 
 
-class Known(NamedTuple):
+class SharedOperandsKey(NamedTuple):
     """The key under which calls share operands. The mask itself would not do: calls that share a broadcast mask may differ in the
     number of heads and keys, and some may be causal while others are not.
 
@@ -49,33 +49,35 @@ class Masks:
     """
 
     values: Values = field(default_factory=Values)
-    meanings: dict[tuple[ir.Value, tuple[int, ...], bool], Meaning] = field(default_factory=dict)
+    meanings: dict[tuple[ir.Value, tuple[int, ...], bool], MaskMeaning] = field(default_factory=dict)
     narrow: dict[ir.Value, ir.Value] = field(default_factory=dict)
-    emitted: dict[Known, dict[str, ir.Value]] = field(default_factory=dict)
+    emitted: dict[SharedOperandsKey, dict[str, ir.Value]] = field(default_factory=dict)
     listed: dict[tuple[object, ...], ir.Value] = field(default_factory=dict)
 
-    def meaning(self, mask: ir.Value | None, scores: Sequence[int], causal: bool) -> Meaning:
+    def meaning(self, mask: ir.Value | None, scores: Sequence[int], causal: bool) -> MaskMeaning:
         """Returns the meaning of a mask, analyzed once. scores: batch, heads, queries, keys."""
         if mask is None:
-            return Meaning(causal)
+            return MaskMeaning(causal)
         key = (mask, tuple(scores), causal)
         if key not in self.meanings:
             with mask.context:
                 self.meanings[key] = meaning(mask, scores, causal, self.values)
         return self.meanings[key]
 
-    def operands(self, mask: ir.Value, scores: Sequence[int], meaning: Meaning) -> dict[str, ir.Value]:
+    def operands(self, mask: ir.Value, scores: Sequence[int], meaning: MaskMeaning) -> dict[str, ir.Value]:
         """Returns the operands that kernels read, by name. Emits them at the insertion point unless an earlier call has them."""
         if meaning.needs_mask:
             if mask not in self.narrow:
                 self.narrow[mask] = without_broadcast(mask)
             return {"mask": self.narrow[mask]}
-        known = Known(meaning.keys, meaning.span, meaning.slopes, (scores[BATCH], scores[HEAD], scores[KEY]))
-        if known not in self.emitted:
-            self.emitted[known] = _operands_of(meaning, scores, len(self.emitted) + 1)
-        return self.emitted[known]
+        key = SharedOperandsKey(meaning.keys, meaning.span, meaning.slopes, (scores[BATCH], scores[HEAD], scores[KEY]))
+        if key not in self.emitted:
+            self.emitted[key] = _operands_of(meaning, scores, len(self.emitted) + 1)
+        return self.emitted[key]
 
-    def blocks(self, mask: ir.Value, scores: Sequence[int], meaning: Meaning, m: int, n: int, by_keys: bool = False) -> ir.Value:
+    def blocks(
+        self, mask: ir.Value, scores: Sequence[int], meaning: MaskMeaning, m: int, n: int, by_keys: bool = False
+    ) -> ir.Value:
         """Returns the lists of visible blocks of a mask that kernels still read (kernels/attention/blocks.py): i32 of shape
         (batch or 1, heads or 1, blocks of m queries, blocks of n keys + 2). by_keys: (..., blocks of n keys, blocks of m queries
         + 2). Call `operands` for the mask first."""
@@ -93,7 +95,7 @@ class Masks:
         return self.listed[key]
 
 
-def _operands_of(meaning: Meaning, scores: Sequence[int], number: int) -> dict[str, ir.Value]:
+def _operands_of(meaning: MaskMeaning, scores: Sequence[int], number: int) -> dict[str, ir.Value]:
     """Emits the operands that replace a mask. number: of the mask, to name a new group."""
     operands: dict[str, ir.Value] = {}
     if meaning.keys is not None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from lamina.core.sizes import SizeLike, at_most, is_symbolic
 
-from .meaning import MaskTerms, Meaning
+from .meaning import MaskMeaning, MaskTerms
 
 PREDICATES = ("eq", "ne", "lt", "le", "gt", "ge", *["unsigned"] * 4)
 """Comparisons by the number of arith.cmpi's predicate. Unsigned ones are not read, as differences of positions may be negative."""
@@ -61,7 +61,7 @@ class Region:
         """Returns whether each query is certain to see the key at its own position, if there is one."""
         return all(b.query + b.key >= 0 and at_most(0, b.constant) for b in self.bounds)
 
-    def meaning(self, keys: SizeLike) -> Meaning | None:
+    def meaning(self, keys: SizeLike) -> MaskMeaning | None:
         """Returns the mask with this region in terms of the kernels' flags; None if kernels do not support it. keys: their
         number."""
         ahead: int | None = None
@@ -92,7 +92,7 @@ class Region:
             window = behind + 1 + offset
             if window <= 0:
                 return None
-        return Meaning(ahead is not None, offset, window, (first, end) if spans else None)
+        return MaskMeaning(ahead is not None, offset, window, (first, end) if spans else None)
 
 
 CAUSAL = Region((Linear(1, -1, 0),))
@@ -121,6 +121,6 @@ class SymbolicTerms(MaskTerms):
         self.unread |= region is None
         self.region &= region or Region()
 
-    def ranges(self) -> tuple[Meaning | None, bool]:
+    def ranges(self) -> tuple[MaskMeaning | None, bool]:
         """Returns the meaning of the region, None if kernels do not support it; and whether a query may see no key at all."""
         return self.region.meaning(self.count), not self.region.has_own() or self.queries != self.count

@@ -10,7 +10,7 @@ from torch_mlir import ir
 from lamina.core.sizes import is_symbolic
 
 from ....simplify.scalars import ScalarNode, ScalarRef
-from .meaning import HEAD, HIDES, KEY, QUERY, Keys, MaskTerms, Meaning, is_finite
+from .meaning import HEAD, HIDES, KEY, QUERY, Keys, MaskMeaning, MaskTerms, is_finite
 from .parts import Values, mask_element
 from .positions import Linear, Region, SymbolicTerms
 from .read_positions import linear_or_region
@@ -18,7 +18,7 @@ from .read_positions import linear_or_region
 _MONOTONE = {"arith.cmpi": range(2, 10), "arith.cmpf": (2, 3, 4, 5)}  # predicates <, <=, > and >=
 
 
-def meaning(mask: ir.Value, scores: Sequence[int], causal: bool, values: Values) -> Meaning:
+def meaning(mask: ir.Value, scores: Sequence[int], causal: bool, values: Values) -> MaskMeaning:
     """Returns the meaning of a mask together with the causal flag. scores: batch, heads, queries, keys; values: a cache of
     evaluated values."""
     terms = (SymbolicTerms if is_symbolic(tuple(scores[HEAD:])) else MaskTerms)(scores[HEAD], scores[QUERY], scores[KEY])

@@ -9,7 +9,7 @@ from torch import Tensor, fx
 from torch.utils._python_dispatch import _disable_current_modes
 
 from lamina.core.sizes import SizeLike, is_symbolic
-from lamina.passes.families.attention.masks.meaning import HIDES, Meaning, of_values
+from lamina.passes.families.attention.masks.meaning import HIDES, MaskMeaning, of_values
 from lamina.passes.families.attention.masks.positions import CAUSAL, Region
 
 from ..fx.dtypes import CODES
@@ -108,6 +108,6 @@ def mask_kind(mask: Tensor | None) -> str:
     once = mask[tuple(slice(1) if step == 0 else slice(None) for step in mask.stride()[:-2])].cpu()
     values = once.reshape(-1, 1, *mask.shape[-2:]).to(torch.float32 if mask.dtype in _HALF else mask.dtype)
     of = replace(of_values(values.numpy(), "i1" if mask.dtype is torch.bool else CODES[mask.dtype]), only_hides=False)
-    if of == Meaning():
+    if of == MaskMeaning():
         return "nothing"
-    return "causal" if of == Meaning(causal=True) and mask.shape[-1] == mask.shape[-2] else "bias"
+    return "causal" if of == MaskMeaning(causal=True) and mask.shape[-1] == mask.shape[-2] else "bias"

@@ -27,7 +27,7 @@ from ..calls.saved import note_free_strides, with_strides
 from ..capture.exclusive import BUILDING, COMPILING
 from ..custom.substitute import with_users_patterns
 from ..fx.aliases import ViewResult
-from ..fx.destination import Destination, check_devices, destination
+from ..fx.destination import Destination, check_devices, destination_of
 from ..fx.sizes import is_sized
 from ..rewrites.normalize import Normalized, normalize
 from . import stored
@@ -138,31 +138,33 @@ def build(
 
 def _build(gm: fx.GraphModule, options: Options, target: str | None, watch: Watch | None, session: Session) -> Built:
     start = time.perf_counter()
-    goal = destination(target, gm)
-    gm = with_users_patterns(gm, options, goal)
+    destination = destination_of(target, gm)
+    gm = with_users_patterns(gm, options, destination)
     cache, graph = Cache() if options.cache else None, b""
     if cache is not None:
         graph = fingerprint(gm)
-        key = _key(graph, options, goal)
+        key = _key(graph, options, destination)
         entry = cache.get(key)
         found = None if entry is None else stored.read(entry, gm)
         if found is not None:
             seconds = {"cache": time.perf_counter() - start}
-            return Built(**vars(found), gpu=goal.gpu, cached=True, key=key, seconds=seconds)
+            return Built(**vars(found), gpu=destination.gpu, cached=True, key=key, seconds=seconds)
         if entry is not None:
             cache.drop(key)
-    built = _compile(normalize(gm), options, goal, watch, session)
+    built = _compile(normalize(gm), options, destination, watch, session)
     if cache is not None and built.interface.is_storable():
-        built = replace(built, key=_key(graph, options, goal))
+        built = replace(built, key=_key(graph, options, destination))
         cache.put(built.key, stored.entry_of(built))
     return built
 
 
-def _key(graph: bytes, options: Options, goal: Destination) -> str:
+def _key(graph: bytes, options: Options, destination: Destination) -> str:
     """Returns the key of the cache's entry for the current state of the tuning store: compiling may have added to it. Deterministic
     programs have entries of their own, as they call other kernels."""
     mode = " deterministic" if torch.are_deterministic_algorithms_enabled() else ""
-    return cache_key(graph=graph, options=repr(options), target=goal.identity + tuning_state(options, goal.gpu) + mode)
+    return cache_key(
+        graph=graph, options=repr(options), target=destination.identity + tuning_state(options, destination.gpu) + mode
+    )
 
 
 def load(built: Built, options: Options = ONE_BY_ONE, frozen: Collection[int] = ()) -> Any:
@@ -180,7 +182,7 @@ def load(built: Built, options: Options = ONE_BY_ONE, frozen: Collection[int] = 
     return executable
 
 
-def _compile(graph: Normalized, options: Options, goal: Destination, watch: Watch | None, session: Session) -> Built:
+def _compile(graph: Normalized, options: Options, destination: Destination, watch: Watch | None, session: Session) -> Built:
     from lamina.passes.plan.program import program_from
     from lamina.targets import Artifact
     from lamina.targets.clock import Stopwatch
@@ -188,32 +190,32 @@ def _compile(graph: Normalized, options: Options, goal: Destination, watch: Watc
 
     clock = Stopwatch()
     check_devices(graph.gm)
-    backend = goal.backend()
+    backend = destination.backend()
     with clock.stage("import"):
         module = import_linalg(graph, options)
-    choices, later = _lower_to_tiles(module, is_sized(graph.gm.graph), backend, options, goal, clock, watch, session)
+    choices, later = _lower_to_tiles(module, is_sized(graph.gm.graph), backend, options, destination, clock, watch, session)
     with module.context:
-        program = program_from(module, goal.device, [kernel.name for kernel in later])
+        program = program_from(module, destination.device, [kernel.name for kernel in later])
     interface = with_strides(graph.interface, program, (*graph.free, *graph.room))
     program = replace(with_outputs(program, interface), saved=interface.numbers_of(graph.saved))
     keep_kernels(module)
     later += take_later(module)
     with clock.stage("custom kernels"):
-        program, ready = _launched(program, options, goal)
-    empty = goal.device == "cuda" and not any(isinstance(step, Launch) for step in program.steps)
-    artifact = Artifact(str(goal.target), b"", ()) if empty else backend.compile(module, ready)
+        program, ready = _launched(program, options, destination)
+    empty = destination.device == "cuda" and not any(isinstance(step, Launch) for step in program.steps)
+    artifact = Artifact(str(destination.target), b"", ()) if empty else backend.compile(module, ready)
     return Built(
         program=with_needs(program, artifact.needs),
         code=artifact.code,
         kernels=artifact.kernels,
         messages=artifact.messages,
-        target=str(goal.target),
+        target=str(destination.target),
         interface=interface,
-        gpu=goal.gpu,
+        gpu=destination.gpu,
         seconds={**clock.seconds, **artifact.seconds},
         choices=choices,
         later=later,
-        to_tile=pipeline_of("plan", "tile", goal.target, options) if later else "",
+        to_tile=pipeline_of("plan", "tile", destination.target, options) if later else "",
     )
 
 
@@ -222,7 +224,7 @@ def _lower_to_tiles(
     symbolic: bool,
     backend: Any,
     options: Options,
-    goal: Destination,
+    destination: Destination,
     clock: "Stopwatch",
     watch: Watch | None,
     session: Session,
@@ -235,38 +237,38 @@ def _lower_to_tiles(
     """
     from lamina.targets.module import take_later
 
-    run_passes(module, "linalg", "graph", goal.target, options, clock.seconds, watch)
+    run_passes(module, "linalg", "graph", destination.target, options, clock.seconds, watch)
     with clock.stage("tuning"):
-        choices = choose_kernels(module, backend, goal.gpu, options, session)
-    level, chooses = "graph", may_choose(goal.gpu, options)
+        choices = choose_kernels(module, backend, destination.gpu, options, session)
+    level, chooses = "graph", may_choose(destination.gpu, options)
     later: tuple[LaterKernel, ...] = ()
-    if chooses or (goal.device == "cuda" and symbolic):
+    if chooses or (destination.device == "cuda" and symbolic):
         level = "plan"
-        run_passes(module, "graph", level, goal.target, options, clock.seconds, watch)
+        run_passes(module, "graph", level, destination.target, options, clock.seconds, watch)
         later = take_later(module)
     if chooses:
         with clock.stage("tuning"):
-            choices += choose_kernels(module, backend, goal.gpu, options, session, len(choices))
-    run_passes(module, level, "tile", goal.target, options, clock.seconds, watch)
+            choices += choose_kernels(module, backend, destination.gpu, options, session, len(choices))
+    run_passes(module, level, "tile", destination.target, options, clock.seconds, watch)
     return choices, later
 
 
-def _launched(program: Program, options: Options, goal: Destination) -> tuple[Program, Sequence[Any]]:
+def _launched(program: Program, options: Options, destination: Destination) -> tuple[Program, Sequence[Any]]:
     """Returns the program with its calls of kernels in source as launches, and these kernels, compiled."""
-    if goal.device == "cpu":
+    if destination.device == "cpu":
         return program, ()
     from lamina.targets.kernel_calls.user import take
 
-    return take(program, options.kernels, goal.target.gpu)
+    return take(program, options.kernels, destination.target.gpu)
 
 
-def source_kernels(module: "ir.Module", graph: Normalized, options: Options, goal: Destination) -> Sequence[Any]:
+def source_kernels(module: "ir.Module", graph: Normalized, options: Options, destination: Destination) -> Sequence[Any]:
     """Returns the compiled kernels in source that the program of a module at the tile level calls."""
     from lamina.passes.plan.program import program_from
 
     with module.context:
-        program = with_outputs(program_from(module, goal.device), graph.interface)
-    return _launched(program, options, goal)[1]
+        program = with_outputs(program_from(module, destination.device), graph.interface)
+    return _launched(program, options, destination)[1]
 
 
 def import_linalg(graph: Normalized, options: Options) -> "ir.Module":

@@ -32,13 +32,15 @@ def with_registered(options: Options) -> Options:
 
 def with_kernels(table: Table, kernels: Sequence[CustomKernel], target: str | Target | None) -> Table:
     """Returns a table of decompositions in which users' kernels take precedence."""
-    goal = None if target is None else Target.parse(target)
+    destination = None if target is None else Target.parse(target)
     by_op: dict[Any, list[CustomKernel]] = {}
     for kernel in kernels:
         if kernel.op is not None:
             by_op.setdefault(kernel.op, []).append(kernel)
     return (
-        {**table, **{op: _Substitution(op, tuple(those), table.get(op), goal) for op, those in by_op.items()}} if by_op else table
+        {**table, **{op: _Substitution(op, tuple(those), table.get(op), destination) for op, those in by_op.items()}}
+        if by_op
+        else table
     )
 
 
@@ -105,8 +107,8 @@ def _launch(kernel: CustomKernel, named: dict[str, Any], original: Given) -> Any
     return results_of_launch[0] if isinstance(example, Tensor) else type(example)(results_of_launch)
 
 
-def with_users_patterns(gm: fx.GraphModule, options: Options, goal: Destination) -> fx.GraphModule:
+def with_users_patterns(gm: fx.GraphModule, options: Options, destination: Destination) -> fx.GraphModule:
     """Returns the graph with users' kernels in place of patterns that they implement."""
-    if goal.device == "cpu":
+    if destination.device == "cpu":
         return gm
-    return with_patterns(gm, options.kernels, with_kernels(table(), options.kernels, goal.target), goal.target)
+    return with_patterns(gm, options.kernels, with_kernels(table(), options.kernels, destination.target), destination.target)

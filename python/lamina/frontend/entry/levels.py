@@ -13,7 +13,7 @@ from lamina.core.options import Options
 from ..compiling.run_passes import run_passes
 from ..compiling.stages import import_linalg, source_kernels
 from ..custom.substitute import with_registered, with_users_patterns
-from ..fx.destination import destination
+from ..fx.destination import destination_of
 from ..fx.sizes import is_sized, unguarded
 from ..rewrites.normalize import normalize
 from .export import inference_graph
@@ -65,19 +65,19 @@ def _lowered(gm: fx.GraphModule, target: str | None, options: Options) -> Iterat
 
     from ..importing.importer import import_torch
 
-    goal = destination(target, gm)
-    graph = normalize(with_users_patterns(gm, options, goal))
+    destination = destination_of(target, gm)
+    graph = normalize(with_users_patterns(gm, options, destination))
     yield "aten", lambda: graph.gm.print_readable(print_output=False)
     yield "torch", lambda: _text(import_torch(graph.gm))
-    backend = goal.backend()
+    backend = destination.backend()
     module = import_linalg(graph, options)
     yield "linalg", lambda: _text(module)
     reached = "linalg"
     for level in ("graph", "plan", "tile"):
-        run_passes(module, reached, level, goal.target, options, {}, verify_each=True)
+        run_passes(module, reached, level, destination.target, options, {}, verify_each=True)
         reached = level
         yield level, lambda: _text(module)
-    ready = source_kernels(module, graph, options, goal)
+    ready = source_kernels(module, graph, options, destination)
     keep_kernels(module)
     yield from backend.below(module, ready)
 

@@ -57,7 +57,7 @@ def check_name(target: str | Target | None) -> None:
         Target.parse(target)
 
 
-def destination(target: str | Target | None, gm: fx.GraphModule) -> Destination:
+def destination_of(target: str | Target | None, gm: fx.GraphModule) -> Destination:
     """Returns the destination of an aten graph with fake tensors. A target other than the tensors' own device is allowed for code
     that is not run here: a GPU's, from tensors of the CPU. Raises CompileError for other devices and targets."""
     home = _home(gm)
