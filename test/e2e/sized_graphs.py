@@ -138,6 +138,7 @@ GRAPHS: dict[str, Sized] = {
     "sum_all": Sized(lambda a: a.sum(), vectors),
     "var": Sized(lambda a: a.var(1), vectors),
     "cumsum": Sized(lambda a: a.cumsum(1), vectors),
+    "distances": Sized(lambda a: torch.cdist(a, a.sin(), p=1.0), rows),
     "argmax": Sized(lambda a: a.argmax(1), vectors, exact=True),
     "amax_columns": Sized(lambda a: a.amax(0), vectors),
     "broadcast_row": Sized(lambda a, b: a + b, lambda b, n: (x(b, n), x(n))),

@@ -61,10 +61,13 @@ def cdist(x: Tensor, y: Tensor, p: float, compute_mode: int | None) -> Any:
     """Computes the distances between the rows of two matrices, as eager does: Euclidean ones of many rows by matrix products."""
     if any(surely(n == 0) for n in (*x.shape, *y.shape)):
         return NotImplemented
-    many = not (surely(x.shape[-2] <= _BY_PRODUCTS) and surely(y.shape[-2] <= _BY_PRODUCTS))
-    if p == 2 and (compute_mode == 1 or (not compute_mode and many)):
+    if p == 2 and (compute_mode == 1 or (not compute_mode and _has_many_rows(x, y))):
         return aten._euclidean_dist.default(*(t.expand(*_batch(x, y), *t.shape[-2:]) for t in (x, y)))
     return torch.linalg.vector_norm(x.unsqueeze(-2) - y.unsqueeze(-3), p, -1)
+
+
+def _has_many_rows(x: Tensor, y: Tensor) -> bool:
+    return not (surely(x.shape[-2] <= _BY_PRODUCTS) and surely(y.shape[-2] <= _BY_PRODUCTS))
 
 
 def _batch(x: Tensor, y: Tensor) -> Sequence[int]:
