@@ -20,6 +20,7 @@ from torch.fx.experimental.symbolic_shapes import guard_or_true
 from ..half import in_compute_dtype
 from ..undecided import guess, surely
 
+SHORT = 256  # elements below which the roundings of f32 do not average out
 LONG = 131072  # elements beyond which rows do not stay in a cache, or in the registers of a GPU
 LONG_COLUMN = 4096  # the same where adjacent elements in memory belong to different results
 PART, COLUMN_PART = 8192, 128  # elements of one part, at most
@@ -59,7 +60,7 @@ def moments(x: Tensor, dims: Sequence[int], exact_mean: bool = True) -> Moments:
     exact_mean  on a CPU, take the mean of f32 from a sum in f64, as eager does, so that it holds where elements cancel
     """
     n = count(x, dims)
-    if _in_f64(x) and not is_long(x, dims):
+    if _in_f64(x) and (n < SHORT if isinstance(n, int) else not is_long(x, dims)):
         w = x.double()
         mean = w.sum(dims, True) / n
         d = w - mean
