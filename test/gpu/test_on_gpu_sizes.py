@@ -17,7 +17,7 @@ from lamina.schedules.contraction import GemmConfig
 __all__ = ["compilations"]
 F = torch.nn.functional
 MORE = {"instance_norm": 2}
-"""Compilations that a GPU needs more than a CPU: statistics of a batch are one pass from 262144 elements on."""
+"""Compilations on a GPU where a CPU needs fewer: statistics of a batch are one pass from 262144 elements on."""
 ROWS = ((37, 3), (2, 2), (128, 5), (129, 31), (1000, 4), (4097, 2))
 
 

@@ -23,7 +23,6 @@ COLUMNS = 32  # columns of one CTA at least, where there is much to read: four a
 PAIR = 2  # threads of one row at least, where there is little to read: whole sectors
 LITTLE = 1 << 20  # elements below which there is little to read
 COLUMN_ROWS = 4  # rows of one team at least
-FEW_ROWS = 16  # that one thread adds up alone, where there are columns for all threads of a GPU
 PARTS = 32  # parts of a sum that are worth a second kernel, where a call decides how many there are
 FILLED = 0.85  # least share of a program's threads with work
 LINE = 8  # neighboring threads whose widest accesses make a line of the cache
@@ -257,8 +256,6 @@ def column_reduction(extent: int, vec: int, reduced: int, rows: int, sms: int) -
     while threads > least and narrower(threads):
         threads //= 2
     teams = min(COLUMN_THREADS // threads, power_of_two(max(reduced // COLUMN_ROWS, 1)))
-    if reduced <= FEW_ROWS and rows * accesses >= sms * BUSY:
-        teams = 1  # whose threads have all loads in flight at once, and nothing to add up
     pack = max(128 // threads, 1) if teams == 1 else 1  # an SM holds too few CTAs of a warp to be full
     return NvvmConfig(threads, vec, 1, pack=pack, teams=teams, resident=COLUMN_CTAS)
 
