@@ -5,7 +5,10 @@ from typing import TYPE_CHECKING
 from torch_mlir import ir
 from torch_mlir.dialects import arith, scf
 
+from lamina.core.sizes import SizeLike, at_least, at_most, upper_end
+
 from ...ir.reading import element_of, number_of, ops_in
+from ...ir.sizes import kernel_size
 from .threads import emit_if_else
 from .values import has_blocks
 
@@ -19,6 +22,7 @@ COUNTED_IN_FLIGHT = 128  # the same where the number of iterations is known at r
 MOST_TURNS = 8  # turns of an unrolled body
 ORDERED_TURNS = 32  # the same for one whose turns run in order, as then few threads run
 FEWER = 4  # each loop over the iterations that the one before it leaves takes this many times fewer in a turn
+SKIPPED = 8  # operations of a turn from which on a branch around them is worth its instructions
 LONGEST = 1024  # operations on single elements in an unrolled body: longer ones do not stay in the instruction cache
 
 
@@ -33,7 +37,7 @@ def shared_loop(k: "ThreadKernel", op: ir.Operation, inits: list[ir.Value]) -> l
     body, rows, teams = op.regions[0].blocks[0], number_of(op.operands[1]), k.shape.teams
     assert k.team is not None
     if not isinstance(rows, int):
-        return _counted(k, body, k.uniform(op.operands[1]), inits)
+        return _counted(k, body, k.uniform(op.operands[1]), kernel_size(op.operands[1]), inits)
     even = rows // teams
     each = min(_unrolled(k, body, IN_FLIGHT), max(even, 1))
 
@@ -79,15 +83,23 @@ def ordered_loop(k: "ThreadKernel", op: ir.Operation, inits: list[ir.Value]) -> 
     return list(loop.results)
 
 
-def _counted(k: "ThreadKernel", body: ir.Block, rows: ir.Value, inits: list[ir.Value]) -> list[ir.Value]:
-    """Emits loops over the turns of a number of iterations that is known at run time: one over those that all teams have, unrolled,
-    and one over the rest, in which teams without a turn repeat the last iteration and drop its results."""
+def _counted(k: "ThreadKernel", body: ir.Block, rows: ir.Value, size: SizeLike | None, inits: list[ir.Value]) -> list[ir.Value]:
+    """Emits the turns of a number of iterations that is known at run time: a loop over those that all teams have, unrolled, and one
+    over the rest, in which teams without a turn repeat the loads of the last iteration and drop its results. Where there is an
+    iteration and no team can have more turns than one unrolled body, there is no loop: so two passes over the same rows load them
+    once.
+
+    size  the number of iterations, if it is a symbolic size
+    """
     assert k.team is not None
     strided = any(
         op.name == "tile.gather" for op in ops_in(body)
     )  # each access of a warp is many: more are not worth their registers
     teams, each = k.shape.teams, _unrolled(k, body, IN_FLIGHT if strided else COUNTED_IN_FLIGHT)
     number, index_ops = k.index_ops.number, k.index_ops
+    if size is not None and at_least(size) and at_most(size, each * teams) and not _branches(body):
+        turns = -(-int(upper_end(size)) // teams)
+        return _turns(k, body, [index_ops.add(k.team, i * teams) for i in range(turns)], inits, rows)
     whole = number(0)
     if not _branches(body):
         whole = index_ops.times(index_ops.over(rows, teams * each), each)
@@ -137,14 +149,38 @@ def _turns(
         read = [v for op in ahead for v in op.results]
         masks = {v: k.groups.masks[v] for v in read if v in k.groups.masks}
         loaded.append(({v: k.values[v] for v in (body.arguments[0], *read)}, masks))
-    for number, (first_values, masks) in enumerate(loaded):
+    skips = isinstance(rows, ir.Value) and _worth_skipping(k, rest)
+
+    def computed(number: int, carried: list[ir.Value]) -> list[ir.Value]:
+        """Emits what the turns from `number` on compute, and returns what the last one yields. The first that is no turn skips
+        those after it."""
+        if number == len(loaded):
+            return carried
+        if skips:
+            makes = (lambda: computed(number + 1, turn(number, carried)), lambda: carried)
+            return emit_if_else(inside[number], [v.type for v in carried], *makes)
+        results = turn(number, carried)
+        if inside:
+            results = [arith.select(inside[number], *both) for both in zip(results, carried, strict=True)]
+        return computed(number + 1, results)
+
+    def turn(number: int, carried: list[ir.Value]) -> list[ir.Value]:
+        """Emits what one turn computes from its loads."""
+        first_values, masks = loaded[number]
         k.values.update(first_values)
         k.groups.masks.update(masks)
-        k.bind(list(body.arguments)[1:], values)
+        k.bind(list(body.arguments)[1:], carried)
         k.ops(rest)
-        results = k.flatten(list(ops[-1].operands))
-        values = [arith.select(inside[number], *both) for both in zip(results, values, strict=True)] if inside else results
-    return values
+        return k.flatten(list(ops[-1].operands))
+
+    return computed(0, values)
+
+
+def _worth_skipping(k: "ThreadKernel", ops: list[ir.Operation]) -> bool:
+    """Returns whether what a turn computes may be branched around, as threads exchange nothing in it, and is long enough for
+    that."""
+    alone = all(op.name.startswith(("arith.", "math.", "llvm.", "vector.broadcast", "scf.yield")) for op in ops)
+    return alone and sum(k.shape.vec * k.shape.chunks for op in ops if has_blocks(op)) >= SKIPPED
 
 
 def _loads(body: ir.Block) -> list[ir.Operation]:
