@@ -38,7 +38,7 @@ class Accumulators:
         b = self.b
         if not isinstance(acc.type, ir.VectorType):
             x = b.value(r.arg)
-        elif isinstance(r, Reduce) and b.vector not in self._axes(r):
+        elif isinstance(r, Scan) or b.vector not in self._axes(r):
             x = b.block(r.arg)
         else:
             x = b.masked(r.arg, neutral_element(r.op, r.dtype))

@@ -15,11 +15,16 @@ TRIPLE = "nvptx64-nvidia-cuda"
 PTX = {90: LEAST_PTX, 100: 86, 103: 88, 120: 87}
 DEFAULT_PTX = 80
 
+LOADS_IN_FRONT = "--machine-sink-load-blocks-threshold=0"
+"""An option of LLVM's that keeps loads in front of branches. By default, a load moves down past up to 20 basic blocks to what reads
+it: past the predicated stores of the rows or accesses before it, so that each load waits for those that were in flight with it."""
+
 
 def machine(gpu: Gpu) -> llvm.TargetMachine:
     """Returns LLVM's target machine for a GPU."""
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
+    llvm.set_option("lamina", LOADS_IN_FRONT)  # of the process: code for CPUs hardly has such loads
     version = PTX.get(gpu.capability, DEFAULT_PTX)
     return llvm.Target.from_triple(TRIPLE).create_target_machine(
         cpu=gpu.arch, features=f"+ptx{version}", opt=3, reloc="default", codemodel="default"
