@@ -1,79 +1,52 @@
 """Finds outputs of a kernel that may be written over one of its inputs.
 
-This is safe for an output of which every element depends on the input's element at the same index and on no other, when nothing
-else that leaves the kernel depends on that input, and when all the kernel's ops have the same iteration space, so that each element
-is read, computed and written once. A kernel that computes an element again after writing it (overlapping windows for tails) breaks
-this, so the tiling of a kernel marked `graph.inplace` must not.
+This is safe where the kernel reads the element of the input at an index only in the iteration that stores the output's element
+there. Loops store all outputs that vary over rows and columns in their last nest, each element once, after they have read what is
+overwritten (tile/loops.py).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from torch_mlir import ir
 
-from ..ir.reading import ops_in, shape_of
-from ..ir.sizes import SIZE
-from ..ir.views import is_identity
+from lamina.core.sizes import SizeLike
 
-_HARMLESS = ("tensor.empty", "arith.constant", SIZE)
+from ..families.choice import CHOICE
+from ..ir.expressions import Position, Scan, Scatter
+from ..ir.reading import Untraceable
+from ..space.direct_convolution import WINDOW
+from ..space.planes.convolution import PLANES
+from ..space.planes.gradients import WEIGHT_GRADIENT
+from ..space.space import Space, find_space
+from ..trace.stored import Pair
+
+_NOT_LOOPS = (CHOICE, WINDOW, PLANES, WEIGHT_GRADIENT)
+"""Attributes of kernels that another program than Loops may compute."""
 
 
-def pointwise_pairs(kernel: ir.Operation) -> set[tuple[int, int]]:
-    """Returns (argument, result) positions of a kernel function on tensors for which the result may take the argument's memory."""
-    block = kernel.regions[0].blocks[0]
-    *ops, end = ops_in(block)
-    yielded = list(end.operands)
-    generics = [op for op in ops if op.name not in _HARMLESS]
-    if not generics or not all(_is_parallel(op) for op in generics):
+def pairs_in_place(kernel: ir.Operation, strides: Sequence[Sequence[SizeLike]]) -> set[tuple[int, int]]:
+    """Returns (argument, result) positions of a kernel function on tensors for which the result may take the argument's memory.
+    strides: of its arguments, then its results."""
+    arguments = list(kernel.regions[0].blocks[0].arguments)
+    if any(name in kernel.attributes for name in _NOT_LOOPS):
         return set()
-    if len({shape_of(result) for op in generics for result in op.results}) != 1:
+    try:
+        given = dict(zip(arguments, map(tuple, strides), strict=False))
+        space = find_space(kernel.regions[0].blocks[0], given, [tuple(s) for s in strides[len(arguments) :]], divide=True)
+    except Untraceable:
         return set()
-    depends, broken = _dependencies(generics, block.arguments)
-    once = twice = 0
-    for value in yielded:
-        of = depends.get(value, 0)
-        twice |= once & of
-        once |= of
-    single = once & ~twice & ~broken
+    return _pairs(space, arguments)
+
+
+def _pairs(space: Space, arguments: Sequence[ir.Value]) -> set[tuple[int, int]]:
+    results = [(i, r) for i, r in enumerate(space.results) if (r.full or not space.columns) and not isinstance(r.expr, Pair)]
+    if any(isinstance(e, Scan | Scatter) for e in space.expressions) or any(r.axes != space.columns for r in space.reductions):
+        return set()
+    if len(space.results) > 1 and any(isinstance(e, Position) for e in space.expressions):
+        return set()  # parts of a concatenation, chosen by index, are computed in branches of their own
+    read: dict[ir.Value, set[tuple[object, object]]] = {}
+    for e in space.loads:
+        read.setdefault(e.tensor, set()).add((e.offset, e.guard))
     return {
-        (position, i)
-        for i, value in enumerate(yielded)
-        for position in _positions(depends.get(value, 0) & single)
-        if value != block.arguments[position] and value.type == block.arguments[position].type
+        (position, i) for position, argument in enumerate(arguments) for i, r in results if read.get(argument) == {(r.offset, ())}
     }
-
-
-def _is_parallel(op: ir.Operation) -> bool:
-    """Returns whether an op is a linalg.generic that computes each element of its results once, from elements its maps name."""
-    if op.name != "linalg.generic" or any("parallel" not in str(kind) for kind in op.attributes["iterator_types"]):
-        return False
-    if any(inner.operation.name == "tensor.extract" for inner in op.regions[0].blocks[0].operations):
-        return False
-    return all(is_identity(m) for m in _maps(op)[-len(op.results) :])
-
-
-def _dependencies(generics: list[ir.Operation], arguments: Sequence[ir.Value]) -> tuple[dict[ir.Value, int], int]:
-    """Returns the arguments that each value is computed from, and those of which some value is not computed element by element.
-
-    Arguments are bits of a number, so that a chain of many ops on many arguments takes time that grows as it does.
-    """
-    depends, broken = {argument: 1 << position for position, argument in enumerate(arguments)}, 0
-    for op in generics:
-        used = 0
-        for value, m in zip(op.operands, _maps(op), strict=True):
-            of = depends.get(value, 0)
-            used |= of
-            if of and not is_identity(m):
-                broken |= of
-        if used:
-            depends.update((result, used) for result in op.results)
-    return depends, broken
-
-
-def _positions(bits: int) -> Iterator[int]:
-    while bits:
-        yield (bits & -bits).bit_length() - 1
-        bits &= bits - 1
-
-
-def _maps(op: ir.Operation) -> list[ir.AffineMap]:
-    return [m.value for m in op.attributes["indexing_maps"]]

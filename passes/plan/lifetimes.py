@@ -1,4 +1,5 @@
-"""Computes the live range of each value, and which values share a slot of the arena because a kernel writes in place."""
+"""Computes the live range of each value, and which values share memory because a kernel writes in place: a slot of the arena, or
+an argument with its new value."""
 
 from collections.abc import Callable
 
@@ -23,6 +24,13 @@ def lifetimes(model: Model, pairs: Pairs) -> list[ArenaSlot]:
             slots.append(slot)
         slot.last = root.last
         root.slot = slot
+    returned = {place.root for place in model.returned}
+    for root in roots:
+        step, over = written.get(root.first), root.updates
+        if step is None or over is None or over in returned or not root.bytes:
+            continue
+        if _write_over(root, step, [i for i in _dying(root, step, root.first) if step.ins[i].root is over], pairs) is not None:
+            root.over = over
     return slots
 
 
@@ -40,26 +48,32 @@ def _uses(model: Model) -> list[Root]:
 
 def _in_place(root: Root, step: GroupStep, number: int, pairs: Pairs) -> ArenaSlot | None:
     """Returns the slot of a dying input that `root`, an output of the step, may be written over; None if there is none."""
-    if root not in step.outs:
-        return None
-    out = step.outs.index(root)
-    candidates = [
+    found = [i for i in _dying(root, step, number) if (slot := step.ins[i].root.slot) is not None and slot.last == number]
+    over = _write_over(root, step, found, pairs)
+    return None if over is None else over.slot
+
+
+def _dying(root: Root, step: GroupStep, number: int) -> list[int]:
+    """Returns the inputs of a step that nothing uses later, and whose memory has the layout of `root`, an output of it."""
+    return [
         i
         for i, operand in enumerate(step.ins)
-        if operand.root.kind == "arena"
-        and operand.root.last == number
+        if operand.root.last == number
         and not operand.root.is_aliased
-        and operand.root.slot is not None
-        and operand.root.slot.last == number
         and operand.layout == operand.root.layout == root.layout
         and operand.root.dtype == root.dtype
         and sum(other.root is operand.root for other in step.ins) == 1
     ]
-    if not candidates:
+
+
+def _write_over(root: Root, step: GroupStep, candidates: list[int], pairs: Pairs) -> Root | None:
+    """Has a step write `root` over the first of these inputs that it may be written over. Returns that input; None if there is
+    none."""
+    if not candidates or root not in step.outs:
         return None
-    safe = pairs(step)
+    out, safe = step.outs.index(root), pairs(step)
     for i in candidates:
         if (i, out) in safe and all(i != used for used, _ in step.inplace):
             step.inplace.append((i, len(step.ins) + out))
-            return step.ins[i].root.slot
+            return step.ins[i].root
     return None

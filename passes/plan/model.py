@@ -30,6 +30,8 @@ class Root:
     data     a constant's value
     complex  its last dimension holds the parts of complex numbers: an input that is complex for the caller
     slot     filled in by `lifetimes`
+    updates  the argument whose new value this result is
+    over     filled in by `lifetimes`: that argument, where this result is written over it
     """
 
     kind: Kind
@@ -46,6 +48,8 @@ class Root:
     data: ir.Attribute | None = None
     complex: bool = False
     slot: "ArenaSlot | None" = None
+    updates: "Root | None" = None
+    over: "Root | None" = None
 
 
 @dataclass(frozen=True)

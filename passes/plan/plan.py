@@ -1,7 +1,6 @@
 """lamina-plan: assigns every value between groups a buffer and an offset in the arena, and outlines groups as functions."""
 
 from dataclasses import dataclass
-from functools import cache
 from typing import ClassVar
 
 from torch_mlir import ir
@@ -12,7 +11,7 @@ from lamina.core.sizes import typical
 
 from ..infra.base import Pass
 from ..ir.reading import name_of, ops_in
-from .in_place import pointwise_pairs
+from .in_place import pairs_in_place
 from .lifetimes import lifetimes
 from .model import GroupStep
 from .outline import mark_in_place, outline
@@ -26,8 +25,9 @@ class PlanPass(Pass):
 
     Before: @main on tensors at the graph level, only groups, externs, views, constants and the return. Argument attribute
     `graph.strides` gives strides where an argument is not contiguous; the same on a result asks for strides; `graph.shares = j` on
-    a result allows it to be the memory of result j, `graph.fresh` forbids it to be an argument's; `graph.dtype` distinguishes u8
-    from i8. `graph.align` on an argument: the bytes that it is aligned to, where these are not 16.
+    a result allows it to be the memory of result j; `graph.fresh` forbids it to be an argument's, unless `graph.updates = i` says
+    that it is the new value of argument i: then a kernel may write it there. `graph.dtype` distinguishes u8 from i8. `graph.align`
+    on an argument: the bytes that it is aligned to, where these are not 16.
 
         func.func @main(%x: tensor<4x8xf32>) -> tensor<8x4xf32> {
           %0 = "graph.group"(%x) ({...}) {sym_name = "relu"} : (tensor<4x8xf32>) -> tensor<4x8xf32>
@@ -60,8 +60,17 @@ class PlanPass(Pass):
             model = read(main)
             groups = [step for step in model.steps if isinstance(step, GroupStep)]
             outlined = outline(module, groups, {step: step_types(step) for step in groups})
-            pairs = cache(pointwise_pairs)
-            slots = lifetimes(model, lambda step: pairs(outlined[step].kernel))
+            found: dict[ir.Operation, set[tuple[int, int]]] = {}
+
+            def pairs(step: GroupStep) -> set[tuple[int, int]]:
+                """Returns which outputs of a step may be written over which inputs."""
+                kernel = outlined[step].kernel
+                if kernel not in found:
+                    layouts = [place.layout for place in step.ins] + [root.layout for root in step.outs]
+                    found[kernel] = pairs_in_place(kernel, [layout.strides for layout in layouts])
+                return found[kernel]
+
+            slots = lifetimes(model, pairs)
             mark_in_place(outlined)
             bound = live_bytes(slots)
             sizes = {

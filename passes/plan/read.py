@@ -269,6 +269,8 @@ class _Reader:
                 place = self._copy(value, op, self._fresh(layout, wishes, op))
             if place.root.kind == "arena":
                 place.root.kind = "output"
+                if "graph.updates" in wishes:
+                    place.root.updates = self.places[self.block.arguments[wishes["graph.updates"].value]].root
             if "graph.dtype" in wishes:
                 place.root.dtype = wishes["graph.dtype"].value
             returned.append(place)

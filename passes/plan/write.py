@@ -59,6 +59,8 @@ class PlanWriter:
         return ir.Operation.create(name, results=results, operands=operands, attributes=attributes, loc=loc, ip=self.ip)
 
     def _root(self, root: Root, loc: ir.Location) -> ir.Value:
+        if root.over is not None:
+            return self._root(root.over, loc)
         if root in self.roots:
             return self.roots[root]
         attributes: dict[str, ir.Attribute] = {}

@@ -1,6 +1,6 @@
 """Emits the loops of a tile program: over rows, one nest over columns per level of reductions, and one for full results."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -8,13 +8,14 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith
 
 from lamina.core.sizes import SizeLike, at_most, typical
+from lamina.core.walks import reachable
 
 from ..ir.affine import Affine, Axis
-from ..ir.expressions import Expr, Reduce, Scan, walk
+from ..ir.expressions import Expr, Load, Reduce, Scan, walk
 from ..lower.simt.control import ORDERED, SHARED
 from ..space.nests import Nest, nests_of
 from ..space.schedule import Schedule
-from ..space.space import Space
+from ..space.space import Result, Space
 from . import online
 from .accumulators import Accumulators
 from .cascades import CascadeCut, cascade, find_cascade
@@ -42,6 +43,7 @@ class Loops:
         self.nests = nests_of(space, schedule.merged.columns, self.results, schedule.config.online and schedule.column_vector)
         self.sums = Accumulators(self.b, schedule)
         self.keep = kept.allocate_slots(self.b, schedule, self.nests)
+        self.overwritten = {tensor for tensor, _ in frame.overwritten} if len(self.results) > 1 else set()
 
     def emit(self, program: ir.Value) -> None:
         """Emits the program whose number in the grid is `program`."""
@@ -142,14 +144,22 @@ class Loops:
         """Emits one row: the nests over its columns, then the stores of reduced results."""
         for i, nest in enumerate(self.nests):
             self._nest(nest, i)
-        for r, flat in self.results:
-            if not r.full or not self.space.columns:
-                store = partial(self.b.store, r.expr, flat, r.dtype, r.offset, r.paired)
-                if self.schedule.by_parts:
-                    parts.store_in_parts(self.b, self.schedule.config.lanes, r.expr, store)
-                else:
-                    store()
+        last = [(r, flat) for r, flat in self.results if not r.full or not self.space.columns]
+        self._read_overwritten(last)
+        for r, flat in last:
+            store = partial(self.b.store, r.expr, flat, r.dtype, r.offset, r.paired)
+            if self.schedule.by_parts:
+                parts.store_in_parts(self.b, self.schedule.config.lanes, r.expr, store)
+            else:
+                store()
         self.b.kept = {}
+
+    def _read_overwritten(self, results: Sequence[tuple[Result, Any]]) -> None:
+        """Emits the loads of what one of several results overwrites and another may be computed from, in front of their stores."""
+        if self.overwritten:
+            under = reachable([r.expr for r, _ in results], lambda e: () if isinstance(e, Reduce | Scan) else e.args)
+            for e in [e for e in under if isinstance(e, Load) and e.tensor in self.overwritten]:
+                self.b.value(e)
 
     def _nest(self, nest: Nest, order: int) -> None:
         """Emits one nest over columns: its loops, and the totals of its reductions. order: its number among the kernel's nests."""
@@ -193,6 +203,7 @@ class Loops:
             power, state = online.step(b, largest, accumulators[len(nest.carried) + 2 * i :][:2])
             out += state
             powers.append((power, b.stack[-1].memo))
+        self._read_overwritten(nest.results)
         for r, flat in nest.results:
             b.store(r.expr, flat, r.dtype, r.offset, r.paired)
         return out

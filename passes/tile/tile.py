@@ -107,7 +107,9 @@ def _emit_body(kernel: Kernel, program: TileProgram, entry: ir.Block, sizes: Ker
     if program.spread and isinstance(program.grid, Size):
         sizes.value(program.grid)  # threads beyond the last program of a CTA need it
     inputs = {a: (m, element_type(a)) for a, m in zip(kernel.inputs, memory, strict=False)}
-    program.body(Frame(entry, inputs, memory[len(inputs) :], sizes), program.space, program.schedule).emit(number)
+    overwritten = [(kernel.inputs[i], memory[o]) for i, o in kernel.function.attributes.get("graph.inplace", ())]
+    frame = Frame(entry, inputs, memory[len(inputs) :], sizes, overwritten)
+    program.body(frame, program.space, program.schedule).emit(number)
 
 
 def _describe(new: ir.Operation, kernel: Kernel, spread: dict[str, Any], **numbers: SizeLike) -> ir.Operation:

@@ -61,14 +61,13 @@ class _Run:
             for other in (*ins, *outs[:i]):
                 position = step.args.index(other), len(ins) + i
                 assert position in step.inplace or not self._overlap(out, other), f"{step.kernel} overwrites what it reads"
-        writes = [(i, row) for i, out in enumerate(outs) for row in range(out.shape[0] if step.inplace else 1)]
-        for i, row in writes:  # in place: row by row, reading again what is in memory by then
+        for row in range(max(out.shape[0] for out in outs) if step.inplace else 1):
             values = self.kernels[step.kernel](*[self.tensor(r) for r in ins])
-            target = self.tensor(outs[i])
-            if step.inplace:
-                target[row] = values[i][row]
-            else:
-                target.copy_(values[i])
+            for out, value in zip(outs, values, strict=True):
+                if not step.inplace:
+                    self.tensor(out).copy_(value)
+                elif row < out.shape[0]:  # in place: row by row, reading again what is in memory by then
+                    self.tensor(out)[row] = value[row]
 
     def _call(self, step: Call) -> None:
         values = self.calls[step.callee](*[self._arg(a) for a in step.args], **{name: self._arg(a) for name, a in step.kwargs})

@@ -176,8 +176,10 @@ def _combine(b: "Blocks", value: ir.Value, memory: ir.Value, e: Scatter) -> None
 
 def bypasses_caches(b: "Blocks", flat: ir.Value, index: Affine, elements: int = 1) -> bool:
     """Returns whether a store bypasses the caches: the result is too large to be found there again, and every block is whole
-    cache lines (results start on a line), so that no line has to be read before it is written. elements: that an index counts as
-    one."""
+    cache lines (results start on a line), so that no line has to be read before it is written, unless it was read because it is
+    overwritten. elements: that an index counts as one."""
+    if flat in b.cached:
+        return False
     type_ = ir.MemRefType(flat.type)
     item = (type_.element_type.width + 7) // 8 * elements
     steps = [index.constant, b.lanes, *(c for _, c in index.terms)]

@@ -4,6 +4,7 @@ Scopes.sides says which axes blocks run along; a value has a dimension for each.
 access.py for how memory is read and written.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -32,16 +33,18 @@ Memories = dict[Any, Memory]  # of the tensors that a kernel reads
 class Frame:
     """The tile function that a program is emitted into.
 
-    entry    its block
-    memory   of the tensors that the kernel reads
-    results  the memory that each result is stored to
-    sizes    the symbolic sizes that it computes with
+    entry        its block
+    memory       of the tensors that the kernel reads
+    results      the memory that each result is stored to
+    sizes        the symbolic sizes that it computes with
+    overwritten  tensors over which a result may be stored, each with the memory of that result
     """
 
     entry: ir.Block
     memory: Memories
     results: list[ir.Value]
     sizes: KernelSizes
+    overwritten: Sequence[tuple[ir.Value, ir.Value]] = ()
 
 
 class Blocks(Scopes):
@@ -51,6 +54,7 @@ class Blocks(Scopes):
         super().__init__(frame.entry, merged, lanes, frame.sizes)
         self.memory = frame.memory
         self.stream_bytes = streams  # results from this size on bypass the caches; 0: none do
+        self.cached = {memory for _, memory in frame.overwritten}  # results that never do: what they overwrite has been read
         self.kept: dict[Expr, tuple[ir.Value, Affine]] = {}  # values of a row in scratch memory: where, and at which index
         self.saving: dict[Expr, tuple[ir.Value, Affine]] = {}
         self.ahead: dict[Load, int] = {}  # loads to prefetch, and how many elements ahead

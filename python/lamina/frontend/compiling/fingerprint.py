@@ -16,6 +16,7 @@ from ..calls.saved import decided_strides, free_results, roomy_results, shared_r
 from ..fx.locations import origin_of, where
 from ..fx.sizes import what_is_known
 from ..rewrites.normalize import is_inline
+from ..rewrites.updates import updates_of
 
 _PLAIN = {str, int, float, bool, type(None)}
 
@@ -39,7 +40,7 @@ def fingerprint(gm: fx.GraphModule) -> bytes:
             digest.update(_contents(value) if isinstance(value, Tensor) and is_inline(node, value) else b"")
     digest.update(repr(what_is_known(gm.graph)).encode())
     decided = [strides for _, strides in sorted(decided_strides(gm).items())]
-    digest.update(repr((free_results(gm), decided, sorted(shared_results(gm).items()), roomy_results(gm))).encode())
+    digest.update(repr((free_results(gm), decided, sorted(shared_results(gm).items()), roomy_results(gm), updates_of(gm))).encode())
     return digest.digest()
 
 

@@ -279,5 +279,6 @@ def import_linalg(graph: Normalized, options: Options) -> "ir.Module":
     module = import_graph(graph.gm, options=options)
     results = {i: view.index for i, view in enumerate(graph.interface.outputs) if isinstance(view, ViewResult)}
     shares = {results[i]: results[j] for i, j in graph.shares.items()}
-    annotate(module, graph.gm, [results[i] for i in graph.free], shares, [results[i] for i in graph.room])
+    updates = {results[i]: argument for i, argument in graph.updates.items()}
+    annotate(module, graph.gm, [results[i] for i in graph.free], shares, [results[i] for i in graph.room], updates)
     return module

@@ -24,6 +24,7 @@ def annotate(
     free: Collection[int] = (),
     shares: Mapping[int, int] | None = None,
     room: Collection[int] = (),
+    updates: Mapping[int, int] | None = None,
 ) -> None:
     """Writes the layouts of the graph's fake tensors as attributes of @main's arguments and results.
 
@@ -34,6 +35,7 @@ def annotate(
     graph.fresh    on a result: memory of its own, never an argument's (eager's `x * 1` is not an alias of x)
     graph.room     on the results numbered `room`: their rows may be further apart in memory
     graph.shares   on a result: it may lie in the memory of an earlier result, as `shares` says by number
+    graph.updates  on a result: it is the new value of an argument, as `updates` says by number, and may be written over it
     """
     arguments = [node.meta["val"] for node in gm.graph.nodes if node.op == "placeholder"]
     returned = next(node for node in gm.graph.nodes if node.op == "output").args[0]
@@ -47,6 +49,7 @@ def annotate(
         fresh = {"graph.fresh": ir.UnitAttr.get()}
         i64 = ir.IntegerType.get_signless(64)
         memory = {i: {"graph.shares": ir.IntegerAttr.get(i64, j)} for i, j in (shares or {}).items()}
+        memory |= {i: {"graph.updates": ir.IntegerAttr.get(i64, j)} for i, j in (updates or {}).items()}
         main.attributes["res_attrs"] = ir.ArrayAttr.get(
             [
                 ir.DictAttr.get({**_attributes(t, i in free), **fresh, **memory.get(i, {}), **spaced.get(i, {})})

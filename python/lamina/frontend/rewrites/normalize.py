@@ -26,6 +26,7 @@ from ..fx.sizes import elements, is_sized
 from .branches import inline
 from .checks import check_elements, guard_divisions
 from .numbers import inline_sizes, place_numbers
+from .updates import updates_of
 
 aten = torch.ops.aten
 
@@ -51,6 +52,7 @@ class Normalized:
     free       those of them that may have any strides: all, unless these were decided before
     shares     those that may lie in the memory of another one, with its number
     room       outputs that may have room between their rows, by number: each is a result of its own, too
+    updates    outputs that are new values of arguments, by number, with the numbers of the tensors among the arguments
     """
 
     gm: fx.GraphModule
@@ -59,6 +61,7 @@ class Normalized:
     free: tuple[int, ...] = ()
     shares: Mapping[int, int] = field(default_factory=dict)
     room: tuple[int, ...] = ()
+    updates: Mapping[int, int] = field(default_factory=dict)
 
 
 def fold_weights(gm: fx.GraphModule, values: Mapping[int, Tensor]) -> fx.GraphModule:
@@ -120,7 +123,9 @@ def normalize(gm: fx.GraphModule) -> Normalized:
     saved = own_results(outputs, free_results(gm))
     free = () if decided_strides(gm) else saved
     shares = {i: j for i, j in shared_results(gm).items() if i in saved and j in saved}
-    return Normalized(result, interface, saved, free, shares, own_results(outputs, roomy_results(gm)))
+    new_values = updates_of(gm)
+    updates = {i: inputs.index(new_values[i]) for i in own_results(outputs, list(new_values))}
+    return Normalized(result, interface, saved, free, shares, own_results(outputs, roomy_results(gm)), updates)
 
 
 def _clean_up(graph: fx.Graph) -> None:

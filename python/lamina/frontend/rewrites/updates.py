@@ -1,7 +1,9 @@
-"""Rewrites ops that update part of an argument so that they write into the argument itself.
+"""Lets the new values of arguments be written into the arguments themselves.
 
 AOTAutograd turns `cache.index_copy_(2, at, keys)` into the result of a functional op, which copies the whole cache, and copies it
-back after the call. Where nothing else reads the old value, the argument itself may be written.
+back after the call. Where nothing else reads the old value, the op is rewritten so that it writes into the argument. Where kernels
+compute a new value from scratch, as an optimizer's step does, lamina-plan decides whether they may: the graph notes which of its
+outputs are new values.
 """
 
 from collections.abc import Collection, Sequence
@@ -28,20 +30,27 @@ _IN_PLACE = {
 """Ops that leave most of a tensor as it is, with their in-place variants: calls, or kernels where lamina-scatter converts them."""
 _SAME = (aten.slice.Tensor, aten.expand.default, aten.alias.default, aten.clone.default, aten.view.default)
 """Ops whose result has the elements of their operand where it has its sizes and strides."""
+UPDATES = "lamina.updates"
+"""Key of a graph's output node: maps the numbers of outputs to those of the arguments whose new values they are."""
 
 
 def update_in_place(gm: fx.GraphModule, mutated: Sequence[int | None], unused: Collection[int] = ()) -> fx.GraphModule:
-    """Replaces, in place, functional ops that make the new value of an argument by their in-place variants. Returns the graph.
+    """Replaces, in place, functional ops that make the new value of an argument by their in-place variants, and notes which other
+    outputs are new values. Returns the graph.
 
     mutated  for each of the first outputs, the number of the argument whose new value it is; None for one that is not a new value
     unused   outputs in whose place the caller returns arguments, or views of them
     """
     arguments, (outputs,) = gm.graph.find_nodes(op="placeholder"), gm.graph.output_node().args
-    changed = False
+    changed, new_values = False, {}
     for number, index in enumerate(mutated):
         if index is not None and index < len(arguments) and isinstance(outputs, list | tuple):
             others = [output for other, output in enumerate(outputs) if other != number and other not in unused]
-            changed |= _update(outputs[number], arguments[index], others)
+            if _update(outputs[number], arguments[index], others):
+                changed = True
+            elif _is_alone(outputs[number], arguments[index], others):
+                new_values[number] = index
+    gm.graph.output_node().meta[UPDATES] = new_values
     if changed:
         gm.recompile()
     return gm
@@ -63,6 +72,21 @@ def _update(last: Any, argument: fx.Node, others: Sequence[Any]) -> bool:
     for node in chain[: chain.index(updates[0])]:
         node.replace_all_uses_with(updates[0])
     return True
+
+
+def updates_of(gm: fx.GraphModule) -> dict[int, int]:
+    """Returns the outputs of a graph that are new values of arguments, by number, with the numbers of these arguments."""
+    return gm.graph.output_node().meta.get(UPDATES, {})  # type: ignore[no-any-return]
+
+
+def _is_alone(output: Any, argument: fx.Node, others: Sequence[Any]) -> bool:
+    """Returns whether an output has the layout of an argument and memory of its own, and no other output is in the memory of
+    either."""
+    if not isinstance(output, fx.Node) or not _has_layout_of(output, argument):
+        return False
+    memory = {storage(output.meta["val"]), storage(argument.meta["val"])}
+    seen = {storage(v) for other in others if isinstance(other, fx.Node) for v in tensors(other)}
+    return len(memory) == 2 and memory.isdisjoint(seen)
 
 
 def _chain(last: Any, argument: fx.Node) -> list[fx.Node]:
