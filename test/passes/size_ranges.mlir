@@ -3,15 +3,15 @@
 // RUN: opt-driver %s --pass-pipeline='lamina-size-ranges' | FileCheck %s --check-prefix=CPU
 
 // Of these launches a call makes the first whose conditions hold.
-// CHECK: "plan.launch"({{.*}}) {kernel = @sum_to_61, {{.*}}when = {{\[\[}}"s1~4000", 61]]}
-// CHECK: "plan.launch"({{.*}}) {kernel = @sum_to_4096_by_4, {{.*}}when = {{\[\[}}"s1~4000", 4096], ["-s1~4000", -2049], ["-4*((s1~4000)//(4)) + s1~4000", 0]]}
+// CHECK: "plan.launch"({{.*}}) {kernel = @sum_to_61, {{.*}}when = {{\[\[}}"s1~4000", 61], ["-s1~4000", -46]]}
+// CHECK: "plan.launch"({{.*}}) {kernel = @sum_to_4096_by_4, {{.*}}when = {{\[\[}}"s1~4000", 4096], ["-s1~4000", -3073], ["-4*((s1~4000)//(4)) + s1~4000", 0]]}
 // CHECK: "plan.launch"({{.*}}) {kernel = @sum, {{.*}}when = []}
 // What has no rows has one kernel.
 // CHECK-NEXT: "plan.launch"({{.*}}) {kernel = @relu, label = "relu", n_out = 1 : i64}
 
-// CHECK: func.func private @sum_to_61({{.*}}) {{.*}}attributes {graph.kernel, graph.later, graph.symbols = {{\[\[}}"s1", "s1~61<=61"]]}
+// CHECK: func.func private @sum_to_61({{.*}}) {{.*}}attributes {graph.kernel, graph.later, graph.symbols = {{\[\[}}"s1", "s1~61>=46<=61"]]}
 // The kernel for the row that was traced is compiled at once.
-// CHECK: func.func private @sum_to_4096_by_4({{.*}}) {{.*}}attributes {graph.kernel, graph.symbols = {{\[\[}}"s1", "4*((s1~4096>=2049<=4096)/(4))"]]}
+// CHECK: func.func private @sum_to_4096_by_4({{.*}}) {{.*}}attributes {graph.kernel, graph.symbols = {{\[\[}}"s1", "4*((s1~4096>=3073<=4096)/(4))"]]}
 // CHECK: func.func private @sum({{.*}}) {{.*}}attributes {graph.kernel, graph.later, graph.symbols = {{\[\[}}"s1", "s1~
 // CHECK: func.func private @relu({{.*}}) {{.*}}attributes {graph.kernel} {
 

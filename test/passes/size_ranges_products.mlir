@@ -3,16 +3,16 @@
 // RUN: opt-driver %s --pass-pipeline='lamina-size-ranges{target=nvvm:sm_90a}' | FileCheck %s
 // RUN: opt-driver %s --pass-pipeline='lamina-size-ranges{target=nvvm:sm_90a},lamina-tile{target=nvvm:sm_90a}' | FileCheck %s --check-prefix=TILE
 
-// CHECK: "plan.launch"({{.*}}) {kernel = @sum_to_61, {{.*}}when = {{\[\[}}"s1~64*s2~50", 61]]}
-// CHECK: "plan.launch"({{.*}}) {kernel = @sum_to_4096_by_4, {{.*}}when = {{\[\[}}"s1~64*s2~50", 4096], ["-s1~64*s2~50", -2049], ["s1~64*s2~50 - 4*((s1~64*s2~50)//(4))", 0]]}
+// CHECK: "plan.launch"({{.*}}) {kernel = @sum_to_61, {{.*}}when = {{\[\[}}"s1~64*s2~50", 61], ["-s1~64*s2~50", -46]]}
+// CHECK: "plan.launch"({{.*}}) {kernel = @sum_to_4096_by_4, {{.*}}when = {{\[\[}}"s1~64*s2~50", 4096], ["-s1~64*s2~50", -3073], ["s1~64*s2~50 - 4*((s1~64*s2~50)//(4))", 0]]}
 // CHECK: "plan.launch"({{.*}}) {kernel = @sum, {{.*}}when = []}
-// CHECK: func.func private @sum_to_61({{.*}}) {{.*}}attributes {graph.kernel, graph.later, graph.lengths = {{\[\[}}"s1~64*s2~50", "product_s1_s2~61>=4<=61"]]}
-// CHECK: func.func private @sum_to_4096_by_4({{.*}}) {{.*}}attributes {graph.kernel, graph.lengths = {{\[\[}}"s1~64*s2~50", "4*((product_s1_s2~4096>=2049<=4096)/(4))"]]}
+// CHECK: func.func private @sum_to_61({{.*}}) {{.*}}attributes {graph.kernel, graph.later, graph.lengths = {{\[\[}}"s1~64*s2~50", "product_s1_s2~61>=46<=61"]]}
+// CHECK: func.func private @sum_to_4096_by_4({{.*}}) {{.*}}attributes {graph.kernel, graph.lengths = {{\[\[}}"s1~64*s2~50", "4*((product_s1_s2~4096>=3073<=4096)/(4))"]]}
 
 // The sizes that a launch computes are made of its own symbols. A maximum says that a row has more than 2048 elements, so that a mask
 // cuts none of the first ones.
 // TILE-LABEL: func.func private @sum_to_4096_by_4(
-// TILE-SAME: tile.sizes = [{{.*}}"4*((max(2049, s1~64*s2~50))/(4))"
+// TILE-SAME: tile.sizes = [{{.*}}"4*((max(3073, s1~64*s2~50))/(4))"
 // TILE-SAME: tile.vec = 4
 // TILE-NOT: scf.for
 // TILE: vector.create_mask

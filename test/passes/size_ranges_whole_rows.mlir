@@ -1,24 +1,34 @@
-// Rows of symbolic length start amid an access, unless their length is a multiple of it: such rows have a kernel of their own. So have
-// short ones.
+// Rows of symbolic length start amid an access, unless their length is a multiple of it: such rows have a kernel of their own, so have
+// those of pairs of elements, and short ones.
 // RUN: opt-driver %s --pass-pipeline='lamina-size-ranges{target=nvvm:sm_90a}' | FileCheck %s
 // RUN: opt-driver %s --pass-pipeline='lamina-size-ranges{target=nvvm:sm_90a},lamina-tile{target=nvvm:sm_90a}' | FileCheck %s --check-prefix=TILE
 
-// CHECK: "plan.launch"({{.*}}) {kernel = @bias_by_4, {{.*}}when = {{\[\[}}"-4*((s1~4000)//(4)) + s1~4000", 0]]}
-// CHECK-NEXT: "plan.launch"({{.*}}) {kernel = @bias_to_64, {{.*}}when = {{\[\[}}"s1~4000", 64]]}
+// CHECK: "plan.launch"({{.*}}) {kernel = @bias_to_16_by_4, {{.*}}when = {{\[\[}}"s1~4000", 16], ["-4*((s1~4000)//(4)) + s1~4000", 0]]}
+// CHECK-NEXT: "plan.launch"({{.*}}) {kernel = @bias_to_16_by_2, {{.*}}when = {{\[\[}}"s1~4000", 16], ["-2*((s1~4000)//(2)) + s1~4000", 0]]}
+// CHECK-NEXT: "plan.launch"({{.*}}) {kernel = @bias_to_16, {{.*}}when = {{\[\[}}"s1~4000", 16]]}
+// CHECK: "plan.launch"({{.*}}) {kernel = @bias_to_64, {{.*}}when = {{\[\[}}"s1~4000", 64]]}
+// CHECK-NEXT: "plan.launch"({{.*}}) {kernel = @bias_by_4, {{.*}}when = {{\[\[}}"-4*((s1~4000)//(4)) + s1~4000", 0]]}
+// CHECK-NEXT: "plan.launch"({{.*}}) {kernel = @bias_by_2, {{.*}}when = {{\[\[}}"-2*((s1~4000)//(2)) + s1~4000", 0]]}
 // CHECK-NEXT: "plan.launch"({{.*}}) {kernel = @bias, {{.*}}when = []}
-// CHECK: func.func private @bias_by_4({{.*}}) {{.*}}attributes {graph.kernel, graph.symbols = {{\[\[}}"s1", "4*((s1~4000)/(4))"]]}
+// CHECK: func.func private @bias_to_16_by_4({{.*}}) {{.*}}attributes {graph.kernel, graph.later, graph.symbols = {{\[\[}}"s1", "4*((s1~16<=16)/(4))"]]}
 // CHECK: func.func private @bias_to_64({{.*}}) {{.*}}attributes {graph.kernel, graph.later, graph.symbols = {{\[\[}}"s1", "s1~64<=64"]]}
+// The kernel for the row that was traced is compiled at once.
+// CHECK: func.func private @bias_by_4({{.*}}) {{.*}}attributes {graph.kernel, graph.symbols = {{\[\[}}"s1", "4*((s1~4000)/(4))"]]}
 // CHECK: func.func private @bias({{.*}}) {{.*}}attributes {graph.kernel, graph.later}
 
-// A row has few threads, as it may be short; programs lie side by side.
-// TILE: func.func private @bias_by_4(
-// TILE-SAME: tile.pack = 16 : i64
-// TILE-SAME: tile.threads = 8 : i64, tile.vec = 4 : i64
+// A row has as many threads as it has accesses; where it may have any length, few: programs lie side by side.
+// TILE: func.func private @bias_to_16_by_4(
+// TILE-SAME: tile.threads = 4 : i64, tile.vec = 4 : i64
 
 // Elements that are read one by one are read by a warp, so that it reads whole sectors, unless a row is short.
 // TILE: func.func private @bias_to_64(
 // TILE-SAME: tile.chunks = 4 : i64
 // TILE-SAME: tile.threads = 16 : i64, tile.vec = 1 : i64
+// TILE: func.func private @bias_by_4(
+// TILE-SAME: tile.pack = 16 : i64
+// TILE-SAME: tile.threads = 8 : i64, tile.vec = 4 : i64
+// TILE: func.func private @bias_by_2(
+// TILE-SAME: tile.threads = 32 : i64, tile.vec = 2 : i64
 // TILE: func.func private @bias(
 // TILE-SAME: tile.chunks = 4 : i64
 // TILE-SAME: tile.pack = 4 : i64

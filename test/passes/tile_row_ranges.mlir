@@ -2,24 +2,24 @@
 // RUN: opt-driver %s --pass-pipeline='lamina-size-ranges{target=nvvm:sm_90a},lamina-tile{target=nvvm:sm_90a},lamina-start-early{target=nvvm:sm_90a}' | FileCheck %s
 
 // Of these launches a call makes the first whose conditions hold; the last one has none.
-// CHECK: "plan.launch"({{.*}}) {kernel = @softmax_to_61_early, {{.*}}when = {{\[\[}}"s1~4000", 61], ["s0~64", 33792]]}
-// CHECK-NEXT: "plan.launch"({{.*}}) {kernel = @softmax_to_61, {{.*}}when = {{\[\[}}"s1~4000", 61]]}
-// CHECK: kernel = @softmax_to_1024_by_4_early, {{.*}}when = {{\[\[}}"s1~4000", 1024], ["-s1~4000", -513], ["-4*((s1~4000)//(4)) + s1~4000", 0], ["s0~64", 8448]]}
-// CHECK: kernel = @softmax_to_1021, {{.*}}when = {{\[\[}}"s1~4000", 1021], ["-s1~4000", -510]]}
-// CHECK: kernel = @softmax_to_131069, {{.*}}when = {{\[\[}}"s1~4000", 131069], ["-s1~4000", -65534]]}
+// CHECK: "plan.launch"({{.*}}) {kernel = @softmax_to_61_early, {{.*}}when = {{\[\[}}"s1~4000", 61], ["-s1~4000", -46], ["s0~64", 33792]]}
+// CHECK-NEXT: "plan.launch"({{.*}}) {kernel = @softmax_to_61, {{.*}}when = {{\[\[}}"s1~4000", 61], ["-s1~4000", -46]]}
+// CHECK: kernel = @softmax_to_1024_by_4_early, {{.*}}when = {{\[\[}}"s1~4000", 1024], ["-s1~4000", -769], ["-4*((s1~4000)//(4)) + s1~4000", 0], ["s0~64", 8448]]}
+// CHECK: kernel = @softmax_to_1021, {{.*}}when = {{\[\[}}"s1~4000", 1021], ["-s1~4000", -766]]}
+// CHECK: kernel = @softmax_to_131069, {{.*}}when = {{\[\[}}"s1~4000", 131069], ["-s1~4000", -98302]]}
 // CHECK: kernel = @softmax, {{.*}}when = []}
 
 // Rows of up to 61 elements are read one by one, whatever divides their length; the sizes have their bounds.
 // CHECK-LABEL: func.func private @softmax_to_61_early
 // CHECK-SAME: tile.later
-// CHECK-SAME: tile.sizes = ["s0~64*s1~61<=61", {{.*}}"s1~61<=61"]
+// CHECK-SAME: tile.sizes = ["s0~64*s1~61>=46<=61", {{.*}}"s1~61>=46<=61"]
 // CHECK-NOT: scf.for
 // CHECK: return
 
 // Those of multiples of four are read in whole accesses, once, under a mask, which the kernel knows to cut none of the first 512.
 // CHECK-LABEL: func.func private @softmax_to_1024_by_4_early
 // CHECK-SAME: tile.later
-// CHECK-SAME: tile.sizes = ["4*((s1~1024>=513<=1024)/(4))*s0~64", {{.*}}"4*((s1~1024>=513<=1024)/(4))"]
+// CHECK-SAME: tile.sizes = ["4*((s1~1024>=769<=1024)/(4))*s0~64", {{.*}}"4*((s1~1024>=769<=1024)/(4))"]
 // CHECK-SAME: tile.vec = 4
 // CHECK-NOT: scf.for
 // CHECK: vector.create_mask
@@ -31,7 +31,7 @@
 // CHECK-LABEL: func.func private @softmax_to_1021(
 // CHECK-SAME: tile.vec = 4
 // CHECK-NOT: scf.for
-// CHECK: tile.window{{.*}}max_low = 3 : i64, min_high = 510 : i64
+// CHECK: tile.window{{.*}}max_low = 3 : i64, min_high = 766 : i64
 // CHECK: return
 
 // The kernel for the row and the grid that were traced is compiled at once.

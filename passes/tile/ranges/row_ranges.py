@@ -13,7 +13,7 @@ from torch_mlir import ir
 
 from lamina.core.sizes import Size, SizeLike, SizeSymbol, all_symbols, substituted, symbols_of, typical
 from lamina.schedules import nvvm
-from lamina.schedules.rows import ADDED_RANGES, COLUMN_RANGES, FULL_COLUMNS, RANGES, SHORTEST, WALK_RANGES
+from lamina.schedules.rows import ADDED_RANGES, COLUMN_RANGES, FULL_COLUMNS, RANGES, WALK_RANGES
 
 from ...space.forms import Form, form_of
 from ...space.scans import has_scans
@@ -144,8 +144,6 @@ def _ranges(kernel: Kernel, rows: _Rows, form: LinearLength) -> Iterator[RowRang
     above = {step: 0, 1: 0}
     for end in (*rows.ends, None):
         for by in (step,) if whole else (step, 1):
-            if by > 1 and not whole and rows.along and end is not None and end <= SHORTEST:
-                continue
             # rows that start in the middle of an access take one more
             most = end if end is None or by == step or not rows.along else end - step + 1
             low = above[by] if most is not None else 0

@@ -22,8 +22,8 @@ class SizeRanges(Pass):
 
     Three kinds of functions are copied: those with `graph.smaller`, for which lamina-select-kernels has chosen schedules by size;
     those that reduce along rows of symbolic length, for lengths that one block holds, or across them, for few columns or few rows,
-    both for multiples of a thread's access too; those that reduce nothing, for such multiples and for short rows. Small functions
-    that lamina-horizontal may join with others are not copied for the latter two.
+    both for multiples of a thread's access too; those that reduce nothing, for such multiples, for pairs and for short rows. Small
+    functions that lamina-horizontal may join with others are not copied for the latter two.
 
     Before: planned kernel functions. After: each copy has `graph.symbols` or `graph.lengths`, the sizes that stand in it for
     symbols or for products of them along merged axes: lamina-tile reads them. Each launch becomes one for each range (`when`), of

@@ -14,16 +14,13 @@ from .text import KernelSchedule
 MODEL = "simt"
 """The candidate that is Lamina's kernel with the cost model's schedule."""
 LEAST_BYTES = 8 << 20  # bytes that a program moves at least, for tuning to matter: a few microseconds
-RANGES = (64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072)
-"""The largest lengths of rows that kernels for ranges of a symbolic length are for; that for longer ones walks over them."""
-WALK_RANGES = (64, 128, 256, 1024, 4096)
-"""The largest lengths of rows that a program walks over: rows in several pieces, and scans."""
-COLUMN_RANGES = (16, 64, 2048)
-"""The largest numbers of columns that kernels which add up rows are for; from the second on, whole warps share a row."""
-FULL_COLUMNS = COLUMN_RANGES[1]
+COLUMN_RANGES = (16, 32, 64, 2048)
+"""The largest numbers of columns that kernels which add up rows are for; beyond FULL_COLUMNS, whole warps share a row."""
+FULL_COLUMNS = 64
 ADDED_RANGES = (16, 128)
 """The largest numbers of rows that such kernels add up, where whole warps share a row."""
-SHORTEST = 64  # elements up to which rows are read one by one, whatever divides their length
+SHORT_RANGES = (16, 32, 64)
+"""The largest lengths of short rows that kernels which reduce nothing are for."""
 CLUSTER, LARGEST = 8, 16  # CTAs of a cluster on every GPU with clusters, and on data-center GPUs
 _HELD = 64  # elements of a row in a thread's registers at most
 _WAVES = 16  # waves of CTAs below which the partial last wave costs something
@@ -31,6 +28,19 @@ _BLOCK, _WALK = 16384, 4096  # elements of a row that a Triton program may hold,
 _THREADS = 2048  # threads of an SM
 _ALIVE = 16  # registers of a thread besides the elements of a row
 _SIMT, _TRITON = 6, 3  # candidates at most
+
+
+def _ends(most: int) -> tuple[int, ...]:
+    """Returns the powers of two from 16 to `most` and the numbers halfway between them: the threads of a row idle for a third of
+    their accesses at most."""
+    powers = [16 << i for i in range((most // 16).bit_length())]
+    return tuple(n for power in powers for n in (power, power // 2 * 3) if n <= most)
+
+
+RANGES = _ends(131072)
+"""The largest lengths of rows that kernels for ranges of a symbolic length are for; that for longer ones walks over them."""
+WALK_RANGES = _ends(4096)
+"""The largest lengths of rows that a program walks over: rows in several pieces, and scans."""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from math import isqrt
 from typing import Any
@@ -60,6 +60,17 @@ def _subscript(symbol: re.Match[str]) -> str:
 def without_hints(size: SizeLike) -> SizeLike:
     """Returns a size with the same hint for every symbol, so that it equals the same size of a compilation for other inputs."""
     return size if isinstance(size, int) else parse(re.sub(r"~-?\d+", f"~{LEAST}", str(size)))
+
+
+def with_hints(text: str, values: Mapping[str, int]) -> str:
+    """Returns a text with sizes in it, such as that of a module, with these values as the hints of symbols that have no limits."""
+
+    def hinted(symbol: re.Match[str]) -> str:
+        """Writes a symbol with its new hint."""
+        name, _, low, top = symbol.groups()
+        return symbol[0] if name not in values or low or top else f"{name}~{values[name]}"
+
+    return _SYMBOL.sub(hinted, text)
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {"isqrt": isqrt, **FLOAT_OPS, **ROUNDED}

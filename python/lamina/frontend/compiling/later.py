@@ -1,6 +1,6 @@
 """Compiles kernels for ranges of sizes when a call first needs them; until then another kernel serves such calls."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -9,6 +9,7 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 from lamina.core.binding.later import LaterKernel, with_launches
 from lamina.core.program import Program
 from lamina.core.program_needs import with_needs
+from lamina.core.sizes import with_hints
 from lamina.core.target import Target
 from lamina.runtime import cubins
 from lamina.runtime.cache import Cache
@@ -20,14 +21,16 @@ if TYPE_CHECKING:
     from .stages import Built
 
 
-def with_kernels(built: "Built", names: Collection[str]) -> "Built":
+def with_kernels(built: "Built", names: Collection[str], symbols: Mapping[str, int]) -> "Built":
     """Brings kernels of `built.later` a step nearer to code, and returns the program with them: tiles those that are not, of which
     several kernels may become, for small grids and for large ones; or compiles them. Keeps the program in the cache if it is there.
+
+    symbols  typical values of symbols for these kernels; those that it leaves out have those of the call that was traced
     """
     kernels = [kernel for kernel in built.later if kernel.name in names]
     planned = [kernel for kernel in kernels if not kernel.tiled]
     with BUILDING, unset_fake_temporarily():
-        found = _tiled(built, planned) if planned else _compiled(built, kernels)
+        found = _tiled(built, planned, symbols) if planned else _compiled(built, kernels)
     if found.key:
         Cache().put(found.key, stored.entry_of(found))
     return found
@@ -55,7 +58,7 @@ def _compiled(built: "Built", kernels: Sequence[LaterKernel]) -> "Built":
     )
 
 
-def _tiled(built: "Built", kernels: Sequence[LaterKernel]) -> "Built":
+def _tiled(built: "Built", kernels: Sequence[LaterKernel], symbols: Mapping[str, int]) -> "Built":
     """Tiles kernel functions, and launches what they have become."""
     from torch_mlir import ir
 
@@ -69,7 +72,7 @@ def _tiled(built: "Built", kernels: Sequence[LaterKernel]) -> "Built":
     programs: dict[str, Program] = {}
     later = list(_remaining(built, kernels))
     for kernel in kernels:
-        module = ir.Module.parse(kernel.text, own)
+        module = ir.Module.parse(with_hints(kernel.text, symbols), own)
         run(built.to_tile, module)
         verify(module)
         with module.context:

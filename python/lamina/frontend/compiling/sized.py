@@ -216,7 +216,7 @@ class Bindable:
         """Returns the program for these values of its symbols, and compiles kernels without which it cannot run at them. Raises
         Narrow for sizes that its kernels cannot count."""
         while needed := self._bound[1].needed(symbols):
-            self._compile(needed)
+            self._compile(needed, {})
         built, program = self._bound
         return replace(built, program=program(symbols), interface=self._interface(symbols))
 
@@ -227,7 +227,9 @@ class Bindable:
     def add(self, symbols: Mapping[str, int]) -> bool:
         """Compiles the kernels for these values that are missing; returns whether they are there. Where one cannot be compiled,
         others run in its place from now on."""
-        return self._add(lambda: self.missing(symbols))
+        # Which call comes first must not decide how a deterministic program adds.
+        typical = {} if torch.are_deterministic_algorithms_enabled() else symbols
+        return self._add(lambda: self.missing(symbols), typical)
 
     def add_general_later(self) -> None:
         """Has the kernels for any size compiled on another thread, once, so that calls of other sizes need not wait for them."""
@@ -239,21 +241,21 @@ class Bindable:
             WORKER.add(lambda: compiled._add_general() if (compiled := owner()) is not None else None)
 
     def _add_general(self) -> None:
-        self._add(lambda: [name for name in self._bound[1].general() if name not in self._refused])
+        self._add(lambda: [name for name in self._bound[1].general() if name not in self._refused], {})
 
-    def _add(self, missing: Callable[[], Sequence[str]]) -> bool:
+    def _add(self, missing: Callable[[], Sequence[str]], typical: Mapping[str, int]) -> bool:
         while names := missing():
             try:
-                self._compile(names)
+                self._compile(names, typical)
             except Exception as error:
                 warnings.warn(f"lamina compiled no kernel {', '.join(names)}: {error}", stacklevel=1)
                 self._refused.update(names)
                 return False
         return True
 
-    def _compile(self, names: Sequence[str]) -> None:
-        """Brings kernels a step nearer to code (see with_kernels), those that no other thread has compiled meanwhile. Raises
-        CompileError for one that the program does not have."""
+    def _compile(self, names: Sequence[str], typical: Mapping[str, int]) -> None:
+        """Brings kernels a step nearer to code (see with_kernels), those that no other thread has compiled meanwhile. typical: the
+        values of symbols that they are meant for. Raises CompileError for a kernel that the program does not have."""
         with self._adding:
             names = [name for name in names if name not in self.built.kernels]
             if unknown := set(names) - {kernel.name for kernel in self.built.later}:
@@ -261,7 +263,7 @@ class Bindable:
                     f"there is neither code nor text of the kernels {', '.join(sorted(unknown))}", remedy="clear Lamina's cache"
                 )
             if names:
-                built = with_kernels(self.built, names)
+                built = with_kernels(self.built, names, typical)
                 self._bound = (built, ProgramBinding(built.program, built.kernels))
 
 
