@@ -63,6 +63,7 @@ def test_multiples_of_an_access_have_a_kernel(results: list[Result]) -> None:
         assert (run(a) == a.t() + 1).all()
         finish()
     assert [set(found.stores[1].accesses) for found in results] == [{2}, {2}, {16}, {2}, {2}]
+    assert [set(found.loads[0].accesses) for found in results] == [{2}, {16}, {16}, {2}, {16}]  # the kernel for any size looks, too
     torch._dynamo.reset()
     compiled(lambda a: a.t().contiguous() + 1)(torch.randn(64, 128).bfloat16())
     assert set(results[-1].loads[0].accesses) == set(results[-1].stores[1].accesses) == {16}

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 SHARED = "tile.shared"  # on a loop: its iterations are independent, and dealt out to teams of threads in turn
 ORDERED = "tile.ordered"  # on a loop: each iteration takes what the one before it carries; none loads what another stores
+STORES = ("vector.transfer_write", "memref.store", "tile.scatter")
 IN_FLIGHT = 64  # bytes of loads in flight per thread from which on more hide no latency, also where few warps are resident
 COUNTED_IN_FLIGHT = 128  # the same where the number of iterations is known at run time: LLVM unrolls other loops further
 MOST_TURNS = 8  # turns of an unrolled body
@@ -32,7 +33,7 @@ def shared_loop(k: "ThreadKernel", op: ir.Operation, inits: list[ir.Value]) -> l
 
     Turns that all teams have are unrolled, so that enough loads are in flight. Where only some teams have a last turn, the others
     repeat the last iteration in step with them and drop its results: a branch would keep its loads behind those before it. A body
-    that stores or loops, or has no turn to overlap with, is branched around.
+    that checks or loops, or has no turn to overlap with, is branched around, and stores of a turn that is none are left out.
     """
     body, rows, teams = op.regions[0].blocks[0], number_of(op.operands[1]), k.shape.teams
     assert k.team is not None
@@ -170,7 +171,11 @@ def _turns(
         k.values.update(first_values)
         k.groups.masks.update(masks)
         k.bind(list(body.arguments)[1:], carried)
+        outside = k.memory.active
+        if inside and not skips:
+            k.memory.active = inside[number]  # of all teams' programs: a loop that teams share has no other condition
         k.ops(rest)
+        k.memory.active = outside
         return k.flatten(list(ops[-1].operands))
 
     return computed(0, values)
@@ -179,7 +184,7 @@ def _turns(
 def _worth_skipping(k: "ThreadKernel", ops: list[ir.Operation]) -> bool:
     """Returns whether what a turn computes may be branched around, as threads exchange nothing in it, and is long enough for
     that."""
-    alone = all(op.name.startswith(("arith.", "math.", "llvm.", "vector.broadcast", "scf.yield")) for op in ops)
+    alone = all(op.name.startswith(("arith.", "math.", "llvm.", "vector.broadcast", "scf.yield", *STORES)) for op in ops)
     return alone and sum(k.shape.vec * k.shape.chunks for op in ops if has_blocks(op)) >= SKIPPED
 
 
@@ -213,9 +218,11 @@ def _guarded(
 
 
 def _branches(body: ir.Block) -> bool:
-    """Returns whether a body stores, checks or loops."""
+    """Returns whether a body checks or loops, or loads what it may have stored."""
     ops = ops_in(body)
-    return any(list(op.regions) or (not list(op.results) and op.name != "scf.yield") for op in ops)
+    stored = [i for i, op in enumerate(ops) if op.name in STORES]
+    again = bool(stored) and any(map(_reads, ops[stored[0] :]))
+    return again or any(list(op.regions) or not (list(op.results) or op.name in (*STORES, "scf.yield")) for op in ops)
 
 
 def _unrolled(k: "ThreadKernel", body: ir.Block, wanted: int) -> int:
