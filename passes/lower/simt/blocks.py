@@ -69,7 +69,7 @@ def create_mask(k: "ThreadKernel", op: ir.Operation) -> None:
     inside: list[ir.Value | None] = []
     for c, o in enumerate(k.offsets):
         last = (shape.cluster - 1) * shape.chunks + c + 1
-        whole = known is not None and at_most(last * shape.threads * shape.vec, known)
+        whole = c < k.whole or (known is not None and at_most(last * shape.threads * shape.vec, known))
         inside.append(None if whole else k.index_ops.below(o, count))
     k.groups.masks[op.results[0]] = k.values[op.results[0]] = WholeMask(tuple(inside))
 

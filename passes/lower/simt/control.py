@@ -1,4 +1,4 @@
-"""Lowers loops, branches, and reductions over teams of threads."""
+"""Lowers programs, loops, branches, and reductions over teams of threads."""
 
 import math
 from collections.abc import Callable
@@ -8,13 +8,76 @@ from typing import TYPE_CHECKING
 from torch_mlir import ir
 from torch_mlir.dialects import memref, scf
 
-from ...ir.reading import terminator
+from ...ir.reading import number_of, ops_in, terminator
 from .shared_loops import ORDERED, SHARED, ordered_loop, shared_loop
 from .threads import Shape, emit_if, emit_if_else
 from .values import Join, Spread, binary_op, elements, has_blocks, vector_of
 
 if TYPE_CHECKING:
     from .kernel import ThreadKernel
+
+TOGETHER = ("vector.reduction", "tile.combine", "tile.exp_total", "tile.recurrence", "tile.scan", "tile.sort", "tile.transpose")
+"""Ops in which threads exchange values: all of them have to arrive."""
+
+
+def emit_program(k: "ThreadKernel") -> None:
+    """Emits the ops of a program. Where a call decides how long rows are, most accesses of a thread may lie past the end of a short
+    row: the ops then come once for all accesses, and once for each half of them, down to a single one. A row's length decides
+    which run, so that all threads of a program take the same branch."""
+    ops = ops_in(k.source)
+    first = next((i for i, op in enumerate(ops) if has_blocks(op)), len(ops))
+    k.ops(ops[:first])
+    count = _length(k, ops, first)
+    if count is None:
+        k.ops(ops[first:])
+    else:
+        _by_length(k, ops[first:], count, 1)
+
+
+def _by_length(k: "ThreadKernel", ops: list[ir.Operation], count: ir.Value, chunks: int) -> tuple[()]:
+    """Emits ops for `chunks` accesses of a thread, where these reach the end of a row, else for twice as many."""
+    if chunks >= k.shape.chunks:
+        _emit(k, ops, k.shape.chunks, chunks // 2)
+    else:
+        short = k.index_ops.below(count, chunks * k.shape.threads * k.shape.vec + 1)
+        halves = partial(_emit, k, ops, chunks, chunks // 2), partial(_by_length, k, ops, count, 2 * chunks)
+        emit_if_else(short, (), *halves)
+    return ()
+
+
+def _emit(k: "ThreadKernel", ops: list[ir.Operation], chunks: int, whole: int) -> tuple[()]:
+    """Emits ops for the first accesses of a thread, of which `whole` lie in the row."""
+    with k.narrowed(chunks, whole):
+        k.ops(ops)
+    return ()
+
+
+def _length(k: "ThreadKernel", ops: list[ir.Operation], first: int) -> ir.Value | None:
+    """Returns how many lanes of a program lie in its row, if the call decides that; None where programs have no parts of rows, or
+    threads exchange values. first: the number of the first op on blocks."""
+    shape = k.shape
+    if shape.chunks == 1 or shape.cluster > 1 or shape.teams > 1 or any(list(op.regions) or op.name in TOGETHER for op in ops):
+        return None
+    masks = [op for op in ops if op.name == "vector.create_mask" and ir.VectorType(op.results[0].type).shape[0] == shape.lanes]
+    bounds = {op.operands[0] for op in masks}
+    if len(bounds) != 1:
+        return None
+    (bound,) = bounds
+    within = number_of(bound) is None and bound in k.values and _is_of_row(bound)
+    return k.uniform(bound) if within else None
+
+
+def _is_of_row(bound: ir.Value) -> bool:
+    """Returns whether a number of lanes is what is left of one of several rows: it depends on which part of a row a program has."""
+    found, stack = False, [bound]
+    while stack:
+        value = stack.pop()
+        if isinstance(value, ir.BlockArgument) or not value.owner.name.startswith("arith."):
+            continue
+        op = value.owner
+        found = found or (op.name == "arith.remui" and number_of(op.operands[1]) is None)
+        stack.extend(op.operands)
+    return found
 
 
 def loop(k: "ThreadKernel", op: ir.Operation) -> None:

@@ -1,5 +1,8 @@
 """Distributes one block program over threads: emits the code of one thread."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from itertools import takewhile
 
 from torch_mlir import ir
@@ -32,6 +35,8 @@ class ThreadKernel:
     """Fills the entry block of a gpu.func from a tile function, or a block in it from one of the function's parts.
 
     first  the CTA that the part's programs begin with
+    lanes  the lanes of a block, also where short rows leave some of a thread's accesses out
+    whole  accesses of a thread that are known to lie in the program's row
     """
 
     def __init__(
@@ -46,7 +51,7 @@ class ThreadKernel:
     ) -> None:
         self.tile, source = tile, part or tile
         self.shape, self.entry, self.vendor, self.first = Shape.of(source, warp), entry, vendor, first
-        self.name = name_of(tile)
+        self.name, self.lanes, self.whole = name_of(tile), self.shape.lanes, 0
         self.values: dict[ir.Value, ThreadValue] = {}
         self.divisors = Divisors()
         self.index_ops = IndexBuilder(entry)
@@ -64,8 +69,20 @@ class ThreadKernel:
     def emit(self) -> None:
         """Emits the code of one thread at the current insertion point."""
         self._stand()
-        self.block(self.source)
+        control.emit_program(self)
         self.exchange.meet()
+
+    @contextmanager
+    def narrowed(self, chunks: int, whole: int) -> Iterator[None]:
+        """Emits what is inside for the first accesses of a thread alone, of which `whole` lie in the program's row."""
+        outside = self.shape, self.offsets, self.whole
+        self._spread(replace(self.shape, chunks=chunks), self.offsets[:chunks], whole)
+        yield
+        self._spread(*outside)
+
+    def _spread(self, shape: Shape, offsets: list[ir.Value], whole: int) -> None:
+        self.shape, self.offsets, self.whole = shape, offsets, whole
+        self.memory.shape, self.memory.offsets, self.groups.offsets = shape, offsets, offsets
 
     def _stand(self) -> None:
         """Computes which program, team and lanes are this thread's."""
@@ -178,7 +195,7 @@ class ThreadKernel:
     def parts_of(self, type_: ir.VectorType) -> tuple[int, int]:
         """Returns how many vectors, of how many elements, a thread holds of a block, or of a vector with one element for each
         thread."""
-        return (self.shape.chunks, self.shape.vec) if type_.shape[0] == self.shape.lanes else (1, 1)
+        return (self.shape.chunks, self.shape.vec) if type_.shape[0] == self.lanes else (1, 1)
 
     def types_of(self, type_: ir.Type) -> list[ir.Type]:
         """Returns the types of a value's parts."""
