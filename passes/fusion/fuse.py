@@ -55,7 +55,7 @@ class Fuse(Pass):
               a value in the middle costs nothing, and they take longer to compile than their parts
     balance   operations that the machine executes while it moves a byte (0: a CPU). It decides whether values that the windows of
               a pooling or convolution read several times are recomputed for each or stored; with 0, they are recomputed only where
-              that is nearly free
+              that is nearly free. The same goes for values that several kernels read
     """
 
     name: ClassVar[str] = "lamina-fuse"

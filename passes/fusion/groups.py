@@ -36,7 +36,7 @@ def find_groups(block: ir.Block, limits: Limits, must_store: dict[ir.Value, int]
     materialized = Materialized(block, generics, limits.balance, must_store)
     nodes = _trace(materialized, {}, list(materialized.values))
     groups = _grouped(materialized, nodes, limits)
-    for _ in range(_ROUNDS if limits.balance else 0):
+    for _ in range(_ROUNDS):
         judged = Repeated(materialized, groups)
         dropped = judged.values()
         if not dropped:

@@ -15,25 +15,33 @@ from lamina.core.sizes import typical
 from lamina.core.walks import reachable
 from lamina.dialects.graph import IN_PLACE
 
-from ..ir.reading import SCATTER, bytes_of, element_bits
+from ..ir.axes import linear_position
+from ..ir.reading import SCATTER, bytes_of, element_bits, elements_of
 from ..trace.costs import LARGEST
 from ..trace.grouping import Group
 from ..trace.materialize import Materialized
 from ..trace.nodes import GroupNode
 
 WORTH = 0.5  # the least gain, in bytes, for each byte that is no longer stored
+CPU_BALANCE = 2  # operations that a CPU executes while it moves a byte from or to its second-level cache
 
 
 class Repeated:
-    """Decides which values that kernels of a function read from each other should be recomputed. groups: one for each kernel."""
+    """Decides which values that kernels of a function read from each other should be recomputed. groups: one for each kernel.
+
+    On a CPU, these are values computed from elements at their own place: elsewhere a kernel reads each of the sources across the
+    order of its loops, in place of the value alone.
+    """
 
     def __init__(self, real: Materialized, groups: Sequence[Group]) -> None:
-        self._real, self._groups = real, groups
+        self._real, self._groups, self._balance = real, groups, real.balance or CPU_BALANCE
         self._nodes = {n.value: n for g in groups for n in g.nodes}
         self._group = {n.value: g for g in groups for n in g.nodes}
         kept, changed = real.needed_outside(), _changed(real)
         kept |= {v for n in self._nodes.values() for v, places in n.reads.items() if not places}  # changed by a scatter
         candidates = {v for v, n in self._nodes.items() if v not in kept and _is_elementwise(n) and v not in real.mixed}
+        if not real.balance:
+            candidates = {v for v in candidates if _is_in_place(self._nodes[v])}
         self._readers: dict[Group, dict[ir.Value, int]] = {}  # how often each group evaluates the values of others that it reads
         for g in groups:
             for v, count in _evaluations(g, candidates).items():
@@ -60,7 +68,7 @@ class Repeated:
         for g in self._groups:
             inside = {n.value for n in g.nodes}
             total += sum(map(bytes_of, {v for n in g.nodes for v in n.reads} - inside))
-            total += sum(n.cost * _size(n) for n in g.nodes) / self._real.balance
+            total += sum(n.cost * _size(n) for n in g.nodes) / self._balance
         read = {v for g in self._groups for n in g.nodes for v in n.reads if self._group.get(v) is not g}
         return total + sum(bytes_of(v) for v in self._nodes if v in stored or v in read)
 
@@ -96,7 +104,7 @@ class Repeated:
                 return 0.0
             has = {v for n in g.nodes for v in (n.value, *n.reads)} - dropped
             gain += sum(min(bytes_of(v), n * element_bits(v) // 8) for v, n in read.items())
-            gain -= sum(map(bytes_of, outer - has)) + sum(costs[v] * n for v, n in read.items()) / self._real.balance
+            gain -= sum(map(bytes_of, outer - has)) + sum(costs[v] * n for v, n in read.items()) / self._balance
         return gain
 
     def _computed(self, values: Iterable[ir.Value], dropped: set[ir.Value]) -> tuple[dict[ir.Value, int], set[ir.Value]]:
@@ -123,6 +131,12 @@ class Repeated:
 def _is_elementwise(n: GroupNode) -> bool:
     """Returns whether a value is computed element by element."""
     return not any(n.reduced) and not n.scan and n.value.owner.name == "linalg.generic"
+
+
+def _is_in_place(n: GroupNode) -> bool:
+    """Returns whether a value is computed from elements of other tensors of its size at the same place, and of smaller ones."""
+    place = [linear_position(n.axes)]
+    return all(places == place or elements_of(v) < _size(n) for v, places in n.reads.items())
 
 
 def _size(n: GroupNode) -> int:

@@ -129,14 +129,14 @@ class Materialized:
         self.values = {v: None for op in self.ops for v in op.results if v in self.values}
 
     def _cost(self, op: ir.Operation) -> tuple[int, int]:
-        """Returns (operations per element, bytes read) of computing `op` from memory."""
+        """Returns (operations per element, bytes read) of computing `op` from memory. Scalars are computed once for all."""
         cost, read = cost_of(op), 0
         for v in dict.fromkeys(tensors_read(op)):
             if self.is_memory(v):
                 read += bytes_of(v) if isinstance(v.type, ir.RankedTensorType) else 0
             elif v in self._inlined:
                 c, r = self._inlined[v]
-                cost, read = cost + c, read + r
+                cost, read = cost + (c if elements_of(v) > 1 or elements_of(op.results[0]) == 1 else 0), read + r
         if op.name == "tensor.extract_slice":
             read = read * elements_of(op.results[0]) // max(elements_of(op.operands[0]), 1)
         return cost, read
