@@ -17,7 +17,7 @@ from torch_mlir.dialects import arith, memref
 
 from lamina.core.errors import CompileError
 from lamina.core.layout import Layout
-from lamina.core.sizes import Size, SizeLike, is_symbolic, parse
+from lamina.core.sizes import Size, SizeLike, is_symbolic, maximum, parse
 
 DYNAMIC = ir.ShapedType.get_dynamic_size()
 SIZE = "graph.size"
@@ -160,6 +160,14 @@ def kernel_size(value: ir.Value) -> SizeLike | None:
     if known is None or op.operands[0] != block.arguments[-1]:
         return None
     return read_size(known[ir.IntegerAttr(op.operands[1].owner.attributes["value"]).value])
+
+
+UNIT = 1 << 30  # more than any number of a program, where sizes have 32 bits
+
+
+def reciprocal(size: Size) -> SizeLike:
+    """Returns UNIT / size, rounded up: a division of a number below UNIT by a symbolic size is a product with it."""
+    return -(-UNIT // maximum(1, size))
 
 
 def takes_values(function: ir.Operation) -> bool:

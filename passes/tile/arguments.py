@@ -1,8 +1,9 @@
 """Arguments of tile functions: memory with the layouts of their launches, and symbolic sizes.
 
 A function that computes with symbolic sizes takes one more argument, a memref that holds their values: of i64, or on GPUs of i32,
-where no tensor has more than 2**30 elements (core/binding sees to that). Its attribute `tile.sizes` says which they are. Memory of
-symbolic shape arrives as a bare memref of its first element.
+where no tensor has more than 2**30 elements (core/binding sees to that). Its attribute `tile.sizes` says which they are; they end
+with the reciprocals of those that lamina-distribute divides by. Memory of symbolic shape arrives as a bare memref of its first
+element.
 """
 
 from collections.abc import Callable
@@ -14,8 +15,10 @@ from torch_mlir.dialects import arith, memref
 from lamina.core.sizes import Size, SizeLike, at_most, is_symbolic
 
 from ..ir.affine import Affine, Axis
-from ..ir.sizes import KERNEL_SIZES, size_attribute
+from ..ir.sizes import KERNEL_SIZES, reciprocal, size_attribute
 from ..plan.launches import Argument
+
+DIVISIONS = ("arith.divui", "arith.remui")
 
 
 @dataclass
@@ -77,11 +80,14 @@ class KernelSizes:
     def _type(self, count: int) -> ir.Type:
         return ir.MemRefType.get([count], ir.IntegerType.get_signless(self.bits))
 
-    def finish(self, function: ir.Operation, outside: Callable[[SizeLike], SizeLike]) -> None:
-        """Gives a function the type and the attribute of its sizes. outside: writes a size in the symbols of launches."""
+    def finish(self, function: ir.Operation, outside: Callable[[SizeLike], SizeLike], *, divides: bool) -> None:
+        """Gives a function the type and the attribute of its sizes. outside: writes a size in the symbols of launches; divides:
+        lamina-distribute lowers the function, and divides by products with reciprocals."""
         unknown = [n for n in self.reached if not any(at_most(n, known) for known in (0, *self.values))]
         largest = [n for n in unknown if not any(n is not other and at_most(n, other) for other in unknown)]
-        sizes = [*self.values, *largest]  # no one reads the last ones, but binding checks all of them
+        divisors = [n for n, v in self.values.items() if any(use.owner.name in DIVISIONS for use in v.uses)]
+        inverse = [reciprocal(n) for n in divisors if divides and self.bits == 32]
+        sizes = [*self.values, *largest, *inverse]  # no one reads the largest, but binding checks all of them
         if not sizes:
             return
         if self._memory is None:

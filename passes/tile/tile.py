@@ -96,7 +96,8 @@ def _function(kernel: Kernel, program: TileProgram | None, size_bits: int) -> ir
             if program is not None:
                 _emit_body(kernel, program, body, sizes)
             func.ReturnOp([])
-        sizes.finish(new.operation, kernel.outside)
+        distributed = program is not None and bool(program.spread) and program.triton is None
+        sizes.finish(new.operation, kernel.outside, divides=distributed)
     return new.operation
 
 

@@ -9,7 +9,7 @@
 
 // CHECK-LABEL: func.func private @any_by_8(
 // CHECK-NOT: tile.later
-// CHECK-SAME: tile.sizes = [{{.*}}, "8*((s0~512)/(8))", "8*((s1~1024)/(8))"]
+// CHECK-SAME: tile.sizes = [{{.*}}, "8*((s0~512)/(8))", "8*((s1~1024)/(8))", "-((-1073741824)//(-((-((s0~512)/(8)))//(8))))"]
 // CHECK-SAME: tile.teams = 32 : i64, tile.threads = 8 : i64, tile.vec = 8 : i64
 // CHECK: "tile.transpose"
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from torch_mlir import ir
 from torch_mlir.dialects import arith, memref, vector
 
-from lamina.core.sizes import at_most
+from lamina.core.sizes import Size, at_most
 from lamina.dialects.combining import COMBINE
 from lamina.dialects.tile import GUARD
 
 from ...ir.locations import leaves
 from ...ir.reading import element_of, number_of
-from ...ir.sizes import kernel_size
+from ...ir.sizes import KERNEL_SIZES, kernel_size, load_size, read_sizes, reciprocal
 from ..lane_indices import lane_stride
 from . import windows
 from .collective import transpose
@@ -49,6 +49,32 @@ def broadcast(k: "ThreadKernel", op: ir.Operation) -> None:
     part = vector.broadcast(vector_type(vec, element_of(op.results[0].type)), k.uniform(op.operands[0]))
     k.values[op.results[0]] = Spread((part,) * parts)
     k.groups.visit(op, k.values)
+
+
+def divide(k: "ThreadKernel", op: ir.Operation) -> None:
+    """Lowers arith.divui and remui. The number of a program is divided by a symbolic size by a product with its reciprocal, if
+    launches pass that: a division takes three times as many instructions, in front of all loads."""
+    size = kernel_size(op.operands[1])
+    inverse = reciprocal(size) if isinstance(size, Size) else None
+    known = read_sizes(k.tile.attributes[KERNEL_SIZES]) if KERNEL_SIZES in k.tile.attributes else ()
+    if not isinstance(inverse, Size) or inverse not in known or not _numbers_programs(op.operands[0]):
+        k.elementwise(op)
+        return
+    number, by = (k.uniform(v) for v in op.operands)
+    block = ir.InsertionPoint.current.block
+    if (number, by, block) not in k.quotients:
+        *_, sizes = k.tile.regions[0].blocks[0].arguments
+        factor = load_size(k.tile, inverse, k.uniform(sizes))
+        k.quotients[number, by, block] = k.index_ops.divmod(number, by, factor)
+    k.values[op.results[0]] = k.quotients[number, by, block][op.name == "arith.remui"]
+
+
+def _numbers_programs(number: ir.Value) -> bool:
+    """Returns whether a value is the number of a program, or of a part of its digits."""
+    if isinstance(number, ir.BlockArgument):
+        return False
+    op = number.owner
+    return op.name == "tile.program_id" or (op.name in ("arith.divui", "arith.remui") and _numbers_programs(op.operands[0]))
 
 
 def step(k: "ThreadKernel", op: ir.Operation) -> None:
@@ -167,7 +193,8 @@ def check(k: "ThreadKernel", op: ir.Operation) -> None:
 
 
 HANDLERS: dict[str, Callable[["ThreadKernel", ir.Operation], None]] = {
-    "arith.constant": literal, "arith.select": select, "vector.broadcast": broadcast, "vector.step": step,
+    "arith.constant": literal, "arith.divui": divide, "arith.remui": divide, "arith.select": select,
+    "vector.broadcast": broadcast, "vector.step": step,
     "vector.create_mask": create_mask, "vector.transfer_read": read, "vector.transfer_write": write, "memref.store": store,
     "memref.alloca": transpose.alloca,
 }  # fmt: skip

@@ -53,6 +53,7 @@ class ThreadKernel:
         self.shape, self.entry, self.vendor, self.first = Shape.of(source, warp), entry, vendor, first
         self.name, self.lanes, self.whole = name_of(tile), self.shape.lanes, 0
         self.values: dict[ir.Value, ThreadValue] = {}
+        self.quotients: dict[tuple[ir.Value, ir.Value, ir.Block], tuple[ir.Value, ir.Value]] = {}
         self.divisors = Divisors()
         self.index_ops = IndexBuilder(entry)
         self.attribution = workgroup.buffer

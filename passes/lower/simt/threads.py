@@ -10,6 +10,7 @@ from lamina.core.errors import CompileError
 
 from ...ir.index_ranges import Ranges
 from ...ir.locations import where
+from ...ir.sizes import UNIT
 
 MOST_THREADS = 1024  # of a CTA
 MOST_CTAS = 16  # of a cluster
@@ -138,6 +139,15 @@ class IndexBuilder:
     def modulo(self, a: ir.Value, n: int) -> ir.Value:
         """Returns a % n, unsigned."""
         return self.number(0) if n == 1 else arith.remui(a, self.number(n))
+
+    def divmod(self, a: ir.Value, n: ir.Value, inverse: ir.Value) -> tuple[ir.Value, ir.Value]:
+        """Returns a // n and a % n, for a below UNIT and inverse = UNIT / n, rounded up: the product may be one too large."""
+        word, index = ir.IntegerType.get_signless(32), ir.IndexType.get()
+        factors = arith.index_cast(word, self.times(a, (1 << 32) // UNIT)), arith.index_cast(word, inverse)
+        large = arith.index_castui(index, arith.MulUIExtendedOp(*factors).high)
+        rest = arith.subi(a, arith.muli(large, n))
+        over = arith.cmpi(arith.CmpIPredicate.slt, rest, self.number(0))
+        return arith.select(over, arith.subi(large, self.number(1)), large), arith.select(over, arith.addi(rest, n), rest)
 
     def _least(self, a: ir.Value) -> float:
         return self.ranges.of(a)[0]
