@@ -1,5 +1,5 @@
 """Fusion: linalg and tensor ops become `graph.group`s, one kernel each.
 
-lamina-split-reductions splits reductions with few results into parts that run in parallel. lamina-fuse forms the groups, and moves
-biases from library calls into the groups that read their results.
+lamina-split-reductions (`reductions/`) splits reductions with few results into parts that run in parallel. lamina-fuse forms the
+groups, and moves biases from library calls into the groups that read their results.
 """

@@ -18,7 +18,7 @@ PASSES: dict[str, str] = {
     "lamina-fold-constants": "lamina.passes.simplify.fold_constants:FoldConstants",
     "lamina-cse": "lamina.passes.simplify.cse:Cse",
     "lamina-dce": "lamina.passes.simplify.dce:Dce",
-    "lamina-split-reductions": "lamina.passes.fusion.split_reductions:SplitReductions",
+    "lamina-split-reductions": "lamina.passes.fusion.reductions.split_reductions:SplitReductions",
     "lamina-scatter": "lamina.passes.fusion.scatter:ScatterPass",
     "lamina-fuse": "lamina.passes.fusion.fuse:Fuse",
     "lamina-convolution-forms": "lamina.passes.families.conv.convolution_forms:ConvolutionForms",

@@ -5,8 +5,8 @@ from torch_mlir import ir
 
 from lamina.core.sizes import at_most
 
-from ..ir.generics import generic
-from ..ir.reading import REDUCERS, Generic, element_type, neutral_element, number_of, producer, shape_of
+from ...ir.generics import generic
+from ...ir.reading import REDUCERS, Generic, element_type, neutral_element, number_of, producer, shape_of
 from .partial_reductions import clone_body, shift_loops
 
 Entry = tuple[int, tuple[tuple[int, int], ...]]

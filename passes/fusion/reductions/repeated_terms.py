@@ -8,13 +8,13 @@ from torch_mlir.dialects import arith
 
 from lamina.core.sizes import is_symbolic
 
-from ..ir.affine import Affine
-from ..ir.axes import Axes
-from ..ir.generics import empty, generic, with_body
-from ..ir.reading import Generic, nested, number_of, producer, shape_of, source_index
-from ..ir.rewriting import copy_ops, replace_op
-from ..ir.sizes import number_attribute
-from ..ir.views import groups
+from ...ir.affine import Affine
+from ...ir.axes import Axes
+from ...ir.generics import empty, generic, with_body
+from ...ir.reading import Generic, nested, number_of, producer, shape_of, source_index
+from ...ir.rewriting import copy_ops, replace_op
+from ...ir.sizes import number_attribute
+from ...ir.views import groups
 from .nested_reductions import combiner, read_reduction, starts_neutral
 from .partial_reductions import clone_body, shift_loops, slice_of_loop
 

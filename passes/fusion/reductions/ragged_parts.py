@@ -8,10 +8,10 @@ from torch_mlir.dialects import arith
 
 from lamina.core.sizes import SizeLike, maximum, minimum
 
-from ..ir.generics import empty, generic, padded, with_body
-from ..ir.reading import Generic, neutral_element, shape_of
-from ..ir.rewriting import copy_ops, replace_op
-from ..ir.sizes import number_attribute, tensor_type
+from ...ir.generics import empty, generic, padded, with_body
+from ...ir.reading import Generic, neutral_element, shape_of
+from ...ir.rewriting import copy_ops, replace_op
+from ...ir.sizes import number_attribute, tensor_type
 from .partial_reductions import emit_combine, shift_loops, split_loops
 
 

@@ -9,12 +9,12 @@ from torch_mlir import ir
 
 from lamina.core.sizes import typical
 
-from ..ir.extern_calls import memory_strides
-from ..ir.generics import empty, generic, with_body
-from ..ir.reading import Generic, element_of, producer, reduced_loops, shape_of
-from ..ir.reshapes import collapse
-from ..ir.rewriting import replace_op
-from ..ir.sizes import tensor_type
+from ...ir.extern_calls import memory_strides
+from ...ir.generics import empty, generic, with_body
+from ...ir.reading import Generic, element_of, producer, reduced_loops, shape_of
+from ...ir.reshapes import collapse
+from ...ir.rewriting import replace_op
+from ...ir.sizes import tensor_type
 from .partial_reductions import clone_body, emit_combine, renumber_loops
 from .ragged_parts import terms_of
 

@@ -8,11 +8,11 @@ from torch_mlir.dialects import arith
 
 from lamina.core.sizes import SizeLike
 
-from ..ir.generics import empty, fill, generic, with_body
-from ..ir.reading import Generic, neutral_element, shape_of
-from ..ir.reshapes import expand, sliced
-from ..ir.rewriting import copy_ops, replace_op
-from ..ir.sizes import number_attribute, tensor_type
+from ...ir.generics import empty, fill, generic, with_body
+from ...ir.reading import Generic, neutral_element, shape_of
+from ...ir.reshapes import expand, sliced
+from ...ir.rewriting import copy_ops, replace_op
+from ...ir.sizes import number_attribute, tensor_type
 
 
 def reduce_in_two(g: Generic, loop: int, first: SizeLike, rest: SizeLike, combine: str) -> Generic:

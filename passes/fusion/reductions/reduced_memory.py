@@ -6,8 +6,8 @@ from torch_mlir import ir
 
 from lamina.core.sizes import typical
 
-from ..ir.reading import Generic, element_bits, ops_in, producer, shape_of
-from ..trace.memory_order import MemoryOrder
+from ...ir.reading import Generic, element_bits, ops_in, producer, shape_of
+from ...trace.memory_order import MemoryOrder
 
 LITTLE = 8  # times that an operand may have fewer elements than another before it is of no account
 LINE, SECTOR = 1024, 256  # bits of a line of a cache, and of the part of it that is read at once

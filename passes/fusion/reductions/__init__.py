@@ -1,0 +1,1 @@
+"""lamina-split-reductions: splits reductions with few results into parts that run in parallel."""
