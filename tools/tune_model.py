@@ -21,7 +21,7 @@ from lamina.tune.store.store import Store
 from .driver.cli import MODEL
 
 if TYPE_CHECKING:
-    from lamina.frontend.compiling.stages import Built
+    from lamina.frontend.compiling.stored import Built
 
     Commands = argparse._SubParsersAction[Any]
 

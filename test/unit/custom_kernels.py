@@ -19,6 +19,7 @@ from lamina.core.program import Launch, Program
 from lamina.core.target import Target
 from lamina.frontend.calls.interface import with_outputs
 from lamina.frontend.compiling import stages
+from lamina.frontend.compiling.lowering import run_passes
 from lamina.frontend.custom.substitute import with_registered, with_users_patterns
 from lamina.frontend.entry.export import inference_graph
 from lamina.frontend.fx.destination import destination_of
@@ -72,7 +73,7 @@ def planned(
     gm = inference_graph(fn, tuple(inputs), options, TARGET)
     graph = normalize(with_users_patterns(gm, options, destination_of(TARGET, gm)))
     module = stages.import_linalg(graph, options)
-    stages.run_passes(module, "linalg", "tile", Target.parse(TARGET), options, {})
+    run_passes(module, "linalg", "tile", Target.parse(TARGET), options, {})
     with module.context:
         program = with_outputs(program_from(module, "cuda"), graph.interface)
     keep_kernels(module)

@@ -21,7 +21,7 @@ from lamina.core.gpu import Gpu
 from lamina.core.options import Options
 from lamina.core.target import Target
 from lamina.frontend.compiling import stages
-from lamina.frontend.compiling.run_passes import run_passes
+from lamina.frontend.compiling.lowering import run_passes
 from lamina.frontend.entry.export import inference_graph
 from lamina.frontend.entry.levels import emit
 from lamina.frontend.rewrites.normalize import normalize

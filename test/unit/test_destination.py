@@ -17,7 +17,8 @@ from lamina.core.program_json import codec
 from lamina.core.target import Target
 from lamina.frontend.calls.call import adapt
 from lamina.frontend.calls.interface import Interface
-from lamina.frontend.compiling.stages import build, import_linalg, run_passes
+from lamina.frontend.compiling.lowering import run_passes
+from lamina.frontend.compiling.stages import build, import_linalg
 from lamina.frontend.decompositions.table import table
 from lamina.frontend.fx.aliases import ViewResult
 from lamina.frontend.fx.destination import check_devices, check_name, destination_of

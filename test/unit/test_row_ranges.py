@@ -9,7 +9,7 @@ from sized_programs import TARGET, compiled, kernels, launches
 from torch import Tensor
 
 from lamina.core.program import Launch
-from lamina.frontend.compiling import sized, stages
+from lamina.frontend.compiling import bindable, stages
 from lamina.frontend.compiling.worker import WORKER, finish
 from lamina.targets.nvvm.backend import NvvmBackend
 
@@ -164,7 +164,7 @@ def test_kernels_that_cannot_be_compiled(kernels: list[str], monkeypatch: pytest
         tried.append(names)
         raise ValueError("no ptxas")
 
-    monkeypatch.setattr(sized, "with_kernels", fails)
+    monkeypatch.setattr(bindable, "with_kernels", fails)
     with pytest.warns(UserWarning, match="lamina compiled no kernel softmax_to_512_by_4: no ptxas"):
         for length in (400, 404, 400):
             x = torch.randn(3, length)

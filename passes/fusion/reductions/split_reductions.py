@@ -109,7 +109,7 @@ class SplitReductions(Pass):
             return [[(-size, -self.elements), (results, limit // SCALE)]]
         if typical(size) < least:
             return [[(-size, -least * SCALE), (results, limit - 1)]]
-        return [[(-results, -limit * SCALE)], [(size, least // SCALE)]]
+        return [[(-results, -limit * SCALE)], [(size, least // 2)]]
 
     def _reduction(self, g: Generic, memory: ReducedMemory) -> "SplittableReduction | None":
         """Returns a reduction that is worth splitting; None for others."""

@@ -18,7 +18,7 @@ from ..capture.exclusive import BUILDING
 from . import stored
 
 if TYPE_CHECKING:
-    from .stages import Built
+    from .stored import Built
 
 
 def with_kernels(built: "Built", names: Collection[str], symbols: Mapping[str, int]) -> "Built":

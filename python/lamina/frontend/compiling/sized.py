@@ -1,38 +1,35 @@
 """Calls programs with symbolic sizes: one compilation, with its own numbers and memory plan for each set of sizes."""
 
-import threading
 import warnings
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, fx
 
 from lamina import _native
-from lamina.core.binding.bind import Narrow, ProgramBinding
-from lamina.core.binding.template import Template
+from lamina.core.binding.bind import Narrow
 from lamina.core.errors import CompileError
 from lamina.core.options import Options
 from lamina.core.sizes import SizeLike, symbol_name, symbols_of
 from lamina.core.sizes.facts import SizeFacts
-from lamina.core.target import Target
 
 from ..calls.call import adapt
 from ..capture.size_relations import SizeRelations
 from ..fx.sizes import exact, exact_sizes, symbol_of, unguarded
-from .later import with_kernels
+from .bindable import Bindable, Run
 from .worker import WORKER
 
 if TYPE_CHECKING:
-    from .stages import Built
+    from .stored import Built
 
+MOST_SCALES = 3
+"""How many more programs a graph gets for sizes of other scales than those that were traced."""
 BOUND = 128
 """How many sets of sizes a program keeps its plan for; the one used longest ago is dropped first."""
-
-Run = Callable[..., Any]
 
 
 @dataclass(frozen=True)
@@ -101,6 +98,7 @@ class SizedProgram(_native.BySizes):
     load      makes a program with numbers callable
     widen     compiles the graph with Options.wide_sizes, for calls with tensors that its kernels do not count
     check     raises for sizes that the graph does not take, where no guard has kept them off
+    rescale   compiles the program again, with these values as the typical ones of its symbols; None if it cannot be
     """
 
     def __init__(
@@ -111,6 +109,7 @@ class SizedProgram(_native.BySizes):
         load: Callable[["Built"], Run],
         widen: Callable[[], "Built"],
         check: Callable[[Mapping[str, int], Sequence[SizeFacts]], None],
+        rescale: Callable[["Built", Mapping[str, int]], "Built | None"],
     ) -> None:
         super().__init__([(s.argument, s.dim, s.of_stride) for s in sources.values()], self.bind, BOUND)
         self.built = built
@@ -118,7 +117,9 @@ class SizedProgram(_native.BySizes):
         self.specialized: dict[frozenset[tuple[str, int]], Bindable] = {}
         self._names = tuple(sources)
         self._narrow = Bindable(built, captured, load)
-        self._check = check
+        self._check, self._rescale = check, rescale
+        self._scales: tuple[Bindable, ...] = ()
+        self._may_rescale = True
         self._wide = cache(lambda: Bindable(widen(), captured, load))
         self._boxed_call = True  # on the instance: torch._dynamo.disable copies its attributes, not the class's
 
@@ -136,8 +137,10 @@ class SizedProgram(_native.BySizes):
         return self._bound(symbols)[0]
 
     def variant_of(self, bound: "Built") -> "Built":
-        """Returns the program that was bound: that for all sizes, or for some of Options.specialize."""
-        return next((c.built for c in self.specialized.values() if c.built.code is bound.code), self.built)
+        """Returns the program that was bound: that for all sizes, one for those of another scale, or one for some of
+        Options.specialize."""
+        others = (*self.specialized.values(), *self._scales)
+        return next((c.built for c in others if c.built.code is bound.code), self.built)
 
     def bind(self, sizes: tuple[int, ...]) -> tuple[Run, tuple[int, ...] | None] | None:
         """Returns a function that runs the program for these values of its symbols, and the arguments that it takes, None for all.
@@ -147,18 +150,21 @@ class SizedProgram(_native.BySizes):
         symbols = dict(zip(self._names, sizes, strict=True))
         self._check(symbols, self.symbols)
         while True:
-            known = len(self.specialized)
+            known = len(self.specialized), len(self._scales)
             built, compiled = self._bound(symbols)
             missing = compiled.missing(symbols)
             if missing and torch.are_deterministic_algorithms_enabled():
                 compiled.add(symbols)
                 continue
             run = compiled.load(built)
-            if known == len(self.specialized) and missing == compiled.missing(symbols):  # a thread may have added one meanwhile
+            # A thread may have added one meanwhile.
+            if known == (len(self.specialized), len(self._scales)) and missing == compiled.missing(symbols):
                 break
         compiled.add_general_later()
         if missing:
             self._compile_later(compiled, symbols, sizes)
+        if self._is_outgrown(symbols) and not torch.are_deterministic_algorithms_enabled():
+            self._rescale_later(symbols)
         if built.interface.only_picks():
             return run, built.interface.inputs
         return adapt(run, built.interface, compiled.captured), None
@@ -181,90 +187,53 @@ class SizedProgram(_native.BySizes):
 
         WORKER.add(task)
 
+    def _is_outgrown(self, symbols: Mapping[str, int]) -> bool:
+        """Returns whether a program for sizes of the scale of these is missing, and may be made."""
+        return (
+            self._may_rescale
+            and len(self._scales) < MOST_SCALES
+            and all(c.outgrown(symbols) for c in (self._narrow, *self._scales))
+        )
+
+    def _rescale_later(self, symbols: Mapping[str, int]) -> None:
+        """Has a program for sizes of the scale of these compiled on another thread. It serves their next calls."""
+        owner = weakref.ref(self)
+
+        def task() -> None:
+            """Compiles it, unless there is one by now, or all programs are gone."""
+            if (program := owner()) is not None and program._is_outgrown(symbols):
+                program._add_scale(symbols)
+
+        WORKER.add(task)
+
+    def _add_scale(self, symbols: Mapping[str, int]) -> None:
+        try:
+            built = self._rescale(self.built, symbols)
+        except Exception as error:
+            sizes = ", ".join(f"{name} = {size}" for name, size in symbols.items())
+            warnings.warn(f"lamina compiled no program for sizes like {sizes}: {error}", stacklevel=1)
+            built = None
+        if built is None:
+            self._may_rescale = False
+            return
+        self._scales = (*self._scales, Bindable(built, self._narrow.captured, self._narrow.load))
+        for key in self.programs():
+            if self._narrow.outgrown(dict(zip(self._names, key, strict=True))):
+                self.renew(key)
+
+    def _of_scale(self, symbols: Mapping[str, int]) -> "Bindable":
+        """Returns the program for sizes of the scale of these, or else that of the sizes that were traced."""
+        return next((c for c in (self._narrow, *self._scales) if not c.outgrown(symbols)), self._narrow)
+
     def _bound(self, symbols: Mapping[str, int]) -> "tuple[Built, Bindable]":
         """Returns the program for these values of its symbols, and what it was made of: that for most of these sizes."""
         fitting = [(len(sizes), compiled) for sizes, compiled in self.specialized.items() if sizes <= symbols.items()]
-        for compiled in (*(c for _, c in sorted(fitting, key=lambda of: -of[0])), self._narrow):
+        for compiled in (*(c for _, c in sorted(fitting, key=lambda of: -of[0])), self._of_scale(symbols)):
             try:
                 return compiled(symbols), compiled
             except Narrow:
                 continue
         return self._wide()(symbols), self._wide()
-
-
-class Bindable:
-    """A compiled program, bound to one set of sizes after the other.
-
-    captured  the tensors that its graph holds
-    load      makes a program with numbers callable
-    """
-
-    def __init__(self, built: "Built", captured: tuple[Tensor, ...], load: Callable[["Built"], Run]) -> None:
-        self.captured, self.load = captured, load
-        self._interface = Template(built.interface)
-        self._bound = (built, ProgramBinding(built.program, built.kernels if built.later else None))
-        self._refused: set[str] = set()
-        self._general_added = False
-        self._adding = threading.Lock()
-
-    @property
-    def built(self) -> "Built":
-        """The program, with the kernels that are compiled so far."""
-        return self._bound[0]
-
-    def __call__(self, symbols: Mapping[str, int]) -> "Built":
-        """Returns the program for these values of its symbols, and compiles kernels without which it cannot run at them. Raises
-        Narrow for sizes that its kernels cannot count."""
-        while needed := self._bound[1].needed(symbols):
-            self._compile(needed, {})
-        built, program = self._bound
-        return replace(built, program=program(symbols), interface=self._interface(symbols))
-
-    def missing(self, symbols: Mapping[str, int]) -> list[str]:
-        """Returns the kernels for these values that are not compiled yet, in whose place others run."""
-        return [name for name in self._bound[1].missing(symbols) if name not in self._refused]
-
-    def add(self, symbols: Mapping[str, int]) -> bool:
-        """Compiles the kernels for these values that are missing; returns whether they are there. Where one cannot be compiled,
-        others run in its place from now on."""
-        # Which call comes first must not decide how a deterministic program adds.
-        typical = {} if torch.are_deterministic_algorithms_enabled() else symbols
-        return self._add(lambda: self.missing(symbols), typical)
-
-    def add_general_later(self) -> None:
-        """Has the kernels for any size compiled on another thread, once, so that calls of other sizes need not wait for them."""
-        if self._general_added or Target.parse(self.built.target).null:
-            return
-        self._general_added = True
-        if self._bound[1].general():
-            owner = weakref.ref(self)
-            WORKER.add(lambda: compiled._add_general() if (compiled := owner()) is not None else None)
-
-    def _add_general(self) -> None:
-        self._add(lambda: [name for name in self._bound[1].general() if name not in self._refused], {})
-
-    def _add(self, missing: Callable[[], Sequence[str]], typical: Mapping[str, int]) -> bool:
-        while names := missing():
-            try:
-                self._compile(names, typical)
-            except Exception as error:
-                warnings.warn(f"lamina compiled no kernel {', '.join(names)}: {error}", stacklevel=1)
-                self._refused.update(names)
-                return False
-        return True
-
-    def _compile(self, names: Sequence[str], typical: Mapping[str, int]) -> None:
-        """Brings kernels a step nearer to code (see with_kernels), those that no other thread has compiled meanwhile. typical: the
-        values of symbols that they are meant for. Raises CompileError for a kernel that the program does not have."""
-        with self._adding:
-            names = [name for name in names if name not in self.built.kernels]
-            if unknown := set(names) - {kernel.name for kernel in self.built.later}:
-                raise CompileError(
-                    f"there is neither code nor text of the kernels {', '.join(sorted(unknown))}", remedy="clear Lamina's cache"
-                )
-            if names:
-                built = with_kernels(self.built, names, typical)
-                self._bound = (built, ProgramBinding(built.program, built.kernels))
 
 
 def sized_program(
@@ -273,12 +242,14 @@ def sized_program(
     build: "Callable[..., Built]",
     captured: "Callable[[Built], tuple[Tensor, ...]]",
     load: "Callable[[Built], Run]",
+    rescale: "Callable[[Built, Mapping[str, int]], Built | None]",
 ) -> SizedProgram:
     """Compiles a graph with symbolic sizes. Raises CompileError if it can be compiled for some sizes only.
 
     build     compiles it with `options=`
     captured  returns the tensors that the graph holds, for what build returned
     load      makes a program with numbers callable
+    rescale   see SizedProgram
     """
 
     def built(chosen: Options) -> "Built":
@@ -290,4 +261,4 @@ def sized_program(
         sources = sources_of(gm)
     made = built(options)
     check = SizeRelations.of(gm.graph).check_unguarded
-    return SizedProgram(made, captured(made), sources, load, lambda: built(replace(options, wide_sizes=True)), check)
+    return SizedProgram(made, captured(made), sources, load, lambda: built(replace(options, wide_sizes=True)), check, rescale)

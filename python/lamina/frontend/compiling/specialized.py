@@ -28,7 +28,8 @@ from ..fx.rewriter import copied
 from ..fx.size_expressions import backed_values
 from ..fx.sizes import guards_refused, silence_raw_sizes
 from ..rewrites.numbers import inline_sizes
-from .sized import Bindable, SizedProgram
+from .bindable import Bindable
+from .sized import SizedProgram
 from .worker import WORKER
 
 _MEASURED = ("quick", "full")

@@ -7,7 +7,7 @@ A graph seen before comes out of the cache without MLIR being imported.
 
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +15,7 @@ import torch
 from torch import Tensor, fx
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
-from lamina.core.binding.later import LaterKernel
 from lamina.core.options import Options
-from lamina.core.program import Launch, Program
-from lamina.core.program_needs import with_needs
 from lamina.core.target import Target
 from lamina.runtime.cache import Cache, cache_key
 
@@ -31,36 +28,21 @@ from ..fx.destination import Destination, check_devices, destination_of
 from ..fx.sizes import is_sized
 from ..rewrites.normalize import Normalized, normalize
 from . import stored
+from .bindable import Bindable
 from .fingerprint import fingerprint
+from .lowering import Lowering, Watch, launched
 from .null import Null
-from .run_passes import Watch, pipeline_of, run_passes
-from .sized import Bindable, SizedProgram, sized_program
+from .scales import at_scale
+from .sized import SizedProgram, sized_program
 from .specialized import compile_specialized
-from .stored import Stored
-from .tuning import UNSEEN, Session, TunedChoice, choose_kernels, may_choose, tuning_state
+from .stored import Built
+from .tuning import UNSEEN, Session, tuning_state
 
 if TYPE_CHECKING:
     from torch_mlir import ir
 
-    from lamina.targets.clock import Stopwatch
 
 ONE_BY_ONE = Options(cuda_graphs=False)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Built(Stored):
-    """One compiled graph.
-
-    gpu      the number of the GPU that the graph's tensors are on; None if they are on the CPU
-    cached   it came out of the cache
-    key      its name in the cache, if it is there
-    seconds  time of each stage and pass
-    """
-
-    gpu: int | None = None
-    cached: bool = False
-    key: str = ""
-    seconds: dict[str, float] = field(default_factory=dict)
 
 
 def compile_graph(
@@ -79,7 +61,10 @@ def compile_graph(
     if is_sized(gm.graph):
         chosen_options = options or Options()
         compiled = partial(build, gm, example_inputs, target=target, watch=watch)
-        run = sized_program(gm, chosen_options, compiled, partial(_captured, gm), lambda of: _loaded(of, chosen_options, ()))
+        rescale = partial(at_scale, gm=gm, options=chosen_options, destination=destination_of(target, gm))
+        run = sized_program(
+            gm, chosen_options, compiled, partial(_captured, gm), lambda of: _loaded(of, chosen_options, ()), rescale
+        )
         note_free_strides(gm, run.built.interface)
         compile_specialized(run, gm, chosen_options, partial(_built_on_thread, target=target, frozen=frozen))
         if listener is not None:
@@ -183,83 +168,19 @@ def load(built: Built, options: Options = ONE_BY_ONE, frozen: Collection[int] = 
 
 
 def _compile(graph: Normalized, options: Options, destination: Destination, watch: Watch | None, session: Session) -> Built:
-    from lamina.passes.plan.program import program_from
-    from lamina.targets import Artifact
     from lamina.targets.clock import Stopwatch
-    from lamina.targets.module import keep_kernels, take_later
 
     clock = Stopwatch()
     check_devices(graph.gm)
-    backend = destination.backend()
     with clock.stage("import"):
         module = import_linalg(graph, options)
-    choices, later = _lower_to_tiles(module, is_sized(graph.gm.graph), backend, options, destination, clock, watch, session)
-    with module.context:
-        program = program_from(module, destination.device, [kernel.name for kernel in later])
-    interface = with_strides(graph.interface, program, (*graph.free, *graph.room))
-    program = replace(with_outputs(program, interface), saved=interface.numbers_of(graph.saved))
-    keep_kernels(module)
-    later += take_later(module)
-    with clock.stage("custom kernels"):
-        program, ready = _launched(program, options, destination)
-    empty = destination.device == "cuda" and not any(isinstance(step, Launch) for step in program.steps)
-    artifact = Artifact(str(destination.target), b"", ()) if empty else backend.compile(module, ready)
-    return Built(
-        program=with_needs(program, artifact.needs),
-        code=artifact.code,
-        kernels=artifact.kernels,
-        messages=artifact.messages,
-        target=str(destination.target),
-        interface=interface,
-        gpu=destination.gpu,
-        seconds={**clock.seconds, **artifact.seconds},
-        choices=choices,
-        later=later,
-        to_tile=pipeline_of("plan", "tile", destination.target, options) if later else "",
-    )
-
-
-def _lower_to_tiles(
-    module: "ir.Module",
-    symbolic: bool,
-    backend: Any,
-    options: Options,
-    destination: Destination,
-    clock: "Stopwatch",
-    watch: Watch | None,
-    session: Session,
-) -> tuple[tuple[TunedChoice, ...], tuple[LaterKernel, ...]]:
-    """Lowers a module from the linalg to the tile level, with tuning at the graph level, and of row programs at the plan level.
-
-    symbolic  sizes of the graph are symbolic: on a GPU, kernels for other sizes than the traced ones are left for later
-
-    Returns tuning's choices, and the kernels for later, which are removed from the module.
-    """
-    from lamina.targets.module import take_later
-
-    run_passes(module, "linalg", "graph", destination.target, options, clock.seconds, watch)
-    with clock.stage("tuning"):
-        choices = choose_kernels(module, backend, destination.gpu, options, session)
-    level, chooses = "graph", may_choose(destination.gpu, options)
-    later: tuple[LaterKernel, ...] = ()
-    if chooses or (destination.device == "cuda" and symbolic):
-        level = "plan"
-        run_passes(module, "graph", level, destination.target, options, clock.seconds, watch)
-        later = take_later(module)
-    if chooses:
-        with clock.stage("tuning"):
-            choices += choose_kernels(module, backend, destination.gpu, options, session, len(choices))
-    run_passes(module, level, "tile", destination.target, options, clock.seconds, watch)
-    return choices, later
-
-
-def _launched(program: Program, options: Options, destination: Destination) -> tuple[Program, Sequence[Any]]:
-    """Returns the program with its calls of kernels in source as launches, and these kernels, compiled."""
-    if destination.device == "cpu":
-        return program, ()
-    from lamina.targets.kernel_calls.user import take
-
-    return take(program, options.kernels, destination.target.gpu)
+    symbolic = is_sized(graph.gm.graph)
+    lowering = Lowering(options, destination, symbolic, session, clock, watch)
+    source = module.operation.get_asm(enable_debug_info=True) if symbolic and destination.device == "cuda" else ""
+    lowered = lowering.lower(module)
+    interface = with_strides(graph.interface, lowered.program, (*graph.free, *graph.room))
+    program = replace(with_outputs(lowered.program, interface), saved=interface.numbers_of(graph.saved))
+    return lowering.build(lowered, program, interface, source)
 
 
 def source_kernels(module: "ir.Module", graph: Normalized, options: Options, destination: Destination) -> Sequence[Any]:
@@ -268,7 +189,7 @@ def source_kernels(module: "ir.Module", graph: Normalized, options: Options, des
 
     with module.context:
         program = with_outputs(program_from(module, destination.device), graph.interface)
-    return _launched(program, options, destination)[1]
+    return launched(program, options, destination)[1]
 
 
 def import_linalg(graph: Normalized, options: Options) -> "ir.Module":

@@ -2,7 +2,7 @@
 for."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, get_type_hints
 
 import torch
@@ -10,7 +10,7 @@ from torch import Tensor, fx
 
 from lamina.core import program_json
 from lamina.core.binding.later import LaterKernel
-from lamina.core.program import Program
+from lamina.core.program import Program, When
 from lamina.core.program_check import first_fault
 from lamina.core.program_json import codec
 from lamina.core.sizes import SizeLike, without_hints
@@ -32,6 +32,8 @@ class Stored:
     choices    tuning's answers for the graph's hot ops
     later      kernels for ranges of sizes that no call has met yet
     to_tile    the passes that tile them, as pipeline text
+    source     the graph at the linalg level, where calls of another scale may need another program; else ""
+    outgrown   groups of conditions: a call for which all of a group hold is of another scale than the one that was traced
     """
 
     program: Program
@@ -43,6 +45,24 @@ class Stored:
     choices: tuple[TunedChoice, ...] = ()
     later: tuple[LaterKernel, ...] = ()
     to_tile: str = ""
+    source: str = ""
+    outgrown: tuple[tuple[When, ...], ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Built(Stored):
+    """One compiled graph.
+
+    gpu      the number of the GPU that the graph's tensors are on; None if they are on the CPU
+    cached   it came out of the cache
+    key      its name in the cache, if it is there
+    seconds  time of each stage and pass
+    """
+
+    gpu: int | None = None
+    cached: bool = False
+    key: str = ""
+    seconds: dict[str, float] = field(default_factory=dict)
 
 
 _META = {name: codec(hint) for name, hint in get_type_hints(Stored).items() if name not in ("program", "code")}

@@ -16,7 +16,7 @@ from lamina.report.at_sizes import AtSizes, GraphAtSizes, Outcome
 from ..capture.open_sizes import bounds, place_text, range_text
 from ..compiling.per_size import VARIANTS, PerSize
 from ..compiling.sized import SizedProgram
-from ..compiling.stages import Built
+from ..compiling.stored import Built
 from ..fx.sizes import source_text, symbols_among
 from .explain_backend import Captured, ExplainBackend, Part
 from .export import split_inputs

@@ -25,7 +25,8 @@ from ..capture.size_relations import SizeRelations
 from ..compiling.per_size import VARIANTS, PerSize, per_size
 from ..compiling.sized import BOUND, SizedProgram
 from ..compiling.split import Outside, compile_graph
-from ..compiling.stages import Built, load
+from ..compiling.stages import load
+from ..compiling.stored import Built
 from ..compiling.worker import finish
 from ..fx.sizes import place_of
 from .backend_error import passed_on

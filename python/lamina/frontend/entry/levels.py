@@ -10,7 +10,7 @@ from torch import fx
 from lamina.core.errors import CompileError
 from lamina.core.options import Options
 
-from ..compiling.run_passes import run_passes
+from ..compiling.lowering import run_passes
 from ..compiling.stages import import_linalg, source_kernels
 from ..custom.substitute import with_registered, with_users_patterns
 from ..fx.destination import destination_of

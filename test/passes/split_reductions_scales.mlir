@@ -1,0 +1,37 @@
+// Whether a reduction over symbolic sizes is split goes by the typical ones. Calls of another scale, which would be better served the
+// other way round, are noted on the module: those in which all sizes of a group are at most their limits.
+// RUN: opt-driver %s --split-input-file --pass-pipeline='builtin.module(lamina-split-reductions{elements=65536 rows=8 columns=4096 parts=64 programs=128 ragged=4096})' | FileCheck %s
+
+#id = affine_map<(d0, d1) -> (d0, d1)>
+#column = affine_map<(d0, d1) -> (d1)>
+
+// Typically there is too little to add up: a sum of many more rows, of few columns, is another matter.
+// CHECK: module attributes {graph.outgrown = {{\[\[\[}}"-s0~20*s1~8", -16384], ["s1~8", 4095]]]}
+// CHECK-NOT: tensor.expand_shape
+func.func @few(%x: tensor<?x?xf32, ["s0~20", "s1~8"]>, %init: tensor<?xf32, ["s1~8"]>) -> tensor<?xf32, ["s1~8"]> {
+  %s = linalg.generic {indexing_maps = [#id, #column], iterator_types = ["reduction", "parallel"]}
+      ins(%x : tensor<?x?xf32, ["s0~20", "s1~8"]>) outs(%init : tensor<?xf32, ["s1~8"]>) {
+  ^bb0(%a: f32, %acc: f32):
+    %0 = arith.addf %a, %acc : f32
+    linalg.yield %0 : f32
+  } -> tensor<?xf32, ["s1~8"]>
+  return %s : tensor<?xf32, ["s1~8"]>
+}
+
+// -----
+
+#id = affine_map<(d0, d1) -> (d0, d1)>
+#row = affine_map<(d0, d1) -> (d0)>
+
+// Typically there are few rows: of many, each has a program of its own. Very short ones do as well.
+// CHECK: module attributes {graph.outgrown = {{\[\[\[}}"-s0~4", -128]], {{\[\[}}"s0~4*s1~90000", 512]]]}
+// CHECK: tensor.expand_shape
+func.func @long(%x: tensor<?x?xf32, ["s0~4", "s1~90000"]>, %init: tensor<?xf32, ["s0~4"]>) -> tensor<?xf32, ["s0~4"]> {
+  %s = linalg.generic {indexing_maps = [#id, #row], iterator_types = ["parallel", "reduction"]}
+      ins(%x : tensor<?x?xf32, ["s0~4", "s1~90000"]>) outs(%init : tensor<?xf32, ["s0~4"]>) {
+  ^bb0(%a: f32, %acc: f32):
+    %0 = arith.addf %a, %acc : f32
+    linalg.yield %0 : f32
+  } -> tensor<?xf32, ["s0~4"]>
+  return %s : tensor<?xf32, ["s0~4"]>
+}
