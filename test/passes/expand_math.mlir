@@ -1,7 +1,8 @@
 // RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-expand-math)' | FileCheck %s
 // RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-expand-math{ldexp=true})' | FileCheck %s --check-prefix=LDEXP
 
-// Vectors: rounding to an integer by addition, a polynomial, two powers of two; with ldexp one instruction instead of them.
+// Vectors: rounding to an integer by addition, a polynomial, two powers of two; with ldexp one instruction instead of them. Where the
+// result is 0, the exponential of 0 is scaled: denormals take long.
 // CHECK-LABEL: func.func @exp
 // CHECK-NOT: math.exp
 // CHECK: math.fma %{{.*}}, %{{.*}}, %{{.*}} : vector<64xf32>
@@ -10,8 +11,12 @@
 // CHECK: arith.bitcast %{{.*}} : vector<64xi32> to vector<64xf32>
 // CHECK: return %{{.*}} : vector<64xf32>
 // LDEXP-LABEL: func.func @exp
+// LDEXP-DAG: %[[ZERO:.*]] = arith.constant dense<0.000000e+00>
+// LDEXP-DAG: %[[VANISHES:.*]] = arith.cmpf ogt, %{{.*}}, %arg0
+// LDEXP: arith.select %[[VANISHES]], %[[ZERO]], %{{.*}}
 // LDEXP-NOT: arith.shrsi
-// LDEXP: llvm.call_intrinsic "llvm.ldexp"({{.*}}) : (vector<64xf32>, vector<64xi32>) -> vector<64xf32>
+// LDEXP: %[[SCALED:.*]] = llvm.call_intrinsic "llvm.ldexp"({{.*}}) : (vector<64xf32>, vector<64xi32>) -> vector<64xf32>
+// LDEXP: arith.select %[[VANISHES]], %[[ZERO]], %[[SCALED]]
 func.func @exp(%x: vector<64xf32>) -> vector<64xf32> {
   %y = math.exp %x : vector<64xf32>
   return %y : vector<64xf32>
