@@ -133,8 +133,8 @@ def clamp(x: Num, low: float, high: float) -> Num:
 
 
 def _within(x: Num, low: float, high: float) -> tuple[Num, Num]:
-    """Returns whether x is below `low`, and x, clamped to `high`, or 0 if it is. Scaling to a number below the denormals is microcode
-    on x86, a hundred cycles for a vector, and exponentials of what a mask has set to -inf would be such numbers."""
+    """Returns whether x is below `low`, and x, clamped to `high`, or 0 if it is. Scaling to a number below the denormals is
+    microcode on x86, a hundred cycles for a vector, and exponentials of what a mask has set to -inf would be such numbers."""
     vanishes = x.like(low) > x
     return vanishes, x.like(0.0).where(vanishes, x.like(high).where(x.like(high) < x, x))
 
