@@ -102,8 +102,18 @@ def pdist(x: Tensor, p: float = 2) -> Any:
     """Computes the distance of each row from those behind it."""
     if surely(x.shape[0] < 2) or surely(x.shape[1] == 0):
         return NotImplemented
-    first, second = torch.triu_indices(x.shape[0], x.shape[0], 1, device=x.device)
+    first, second = _pairs(x.shape[0], x.device)
     return torch.linalg.vector_norm(x.index_select(0, first) - x.index_select(0, second), p, -1)
+
+
+def _pairs(n: int, device: torch.device) -> Sequence[Tensor]:
+    """Returns the numbers of all pairs of n rows, the smaller one first, in order. (torch.triu_indices asks for a symbolic n.)"""
+    if isinstance(n, int):
+        return torch.triu_indices(n, n, 1, device=device).unbind()
+    place, row = torch.arange(n * (n - 1) // 2, device=device), torch.arange(n, device=device)
+    before = row * (2 * n - 1 - row) // 2  # pairs of smaller rows
+    first = torch.searchsorted(before, place, right=True) - 1
+    return first, place - before[first] + first + 1
 
 
 @in_f32
