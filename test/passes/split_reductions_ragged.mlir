@@ -77,3 +77,29 @@ func.func @channels(%x: !images, %f: tensor<4xf32>, %init: tensor<f32>) -> tenso
   } -> tensor<f32>
   return %s : tensor<f32>
 }
+
+// Not even 64 times as many rows are worth a second kernel, where the traced call has 12; where it has 40, they are.
+// CHECK-LABEL: func.func @few_rows
+// CHECK-NOT: tensor.expand_shape
+// CHECK-LABEL: func.func @more_rows
+// CHECK: tensor.expand_shape
+!few = tensor<?x?xf32, ["s0~12", "s1~900"]>
+func.func @few_rows(%x: !few, %init: tensor<?xf32, ["s1~900"]>) -> tensor<?xf32, ["s1~900"]> {
+  %s = linalg.generic {indexing_maps = [#id, #column], iterator_types = ["reduction", "parallel"]}
+      ins(%x : !few) outs(%init : tensor<?xf32, ["s1~900"]>) {
+  ^bb0(%a: f32, %acc: f32):
+    %0 = arith.addf %a, %acc : f32
+    linalg.yield %0 : f32
+  } -> tensor<?xf32, ["s1~900"]>
+  return %s : tensor<?xf32, ["s1~900"]>
+}
+!more = tensor<?x?xf32, ["s0~40", "s1~900"]>
+func.func @more_rows(%x: !more, %init: tensor<?xf32, ["s1~900"]>) -> tensor<?xf32, ["s1~900"]> {
+  %s = linalg.generic {indexing_maps = [#id, #column], iterator_types = ["reduction", "parallel"]}
+      ins(%x : !more) outs(%init : tensor<?xf32, ["s1~900"]>) {
+  ^bb0(%a: f32, %acc: f32):
+    %0 = arith.addf %a, %acc : f32
+    linalg.yield %0 : f32
+  } -> tensor<?xf32, ["s1~900"]>
+  return %s : tensor<?xf32, ["s1~900"]>
+}
