@@ -27,10 +27,12 @@ func.func private @running_sums(%x: tensor<70x128xf32>) -> tensor<70x128xf32> at
 // CHECK: %[[END:.*]] = arith.addi %c0, %[[LONG]]
 // CHECK: scf.for %{{.*}} = %c0 to %[[END]] step %c10
 // CHECK: %[[LEFT:.*]] = arith.subi %[[ROWS]], %[[END]]
-// CHECK: %[[TURNS:.*]] = arith.divui %[[LEFT]], %c2
-// CHECK: %[[SHORT:.*]] = arith.muli %[[TURNS]], %c2
-// CHECK: %[[LAST:.*]] = arith.addi %[[END]], %[[SHORT]]
-// CHECK: scf.for %{{.*}} = %[[END]] to %[[LAST]] step %c2
+// CHECK: %[[TURNS:.*]] = arith.divui %[[LEFT]], %c5
+// CHECK: %[[SHORT:.*]] = arith.muli %[[TURNS]], %c5
+// CHECK: %[[NEXT:.*]] = arith.addi %[[END]], %[[SHORT]]
+// CHECK: scf.for %{{.*}} = %[[END]] to %[[NEXT]] step %c5
+// CHECK: %[[LAST:.*]] = arith.addi %[[NEXT]], %{{.*}} : index
+// CHECK: scf.for %{{.*}} = %[[NEXT]] to %[[LAST]] step %c2
 // CHECK: scf.for %{{.*}} = %[[LAST]] to %[[ROWS]] step %c1
 func.func private @running_sums_of_any(%x: tensor<?x128xf32, ["s0~70", 128]>, %y: tensor<?x128xf32, ["s0~70", 128]>, %z: tensor<?x128xf32, ["s0~70", 128]>) -> tensor<?x128xf32, ["s0~70", 128]> attributes {graph.kernel} {
   %n = "graph.size"() {size = "s0~70"} : () -> index

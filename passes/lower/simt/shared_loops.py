@@ -22,7 +22,7 @@ IN_FLIGHT = 64  # bytes of loads in flight per thread from which on more hide no
 COUNTED_IN_FLIGHT = 128  # the same where the number of iterations is known at run time: LLVM unrolls other loops further
 MOST_TURNS = 8  # turns of an unrolled body
 ORDERED_TURNS = 32  # the same for one whose turns run in order, as then few threads run
-FEWER = 4  # each loop over the iterations that the one before it leaves takes this many times fewer in a turn
+FEWER = 2  # each loop over the iterations that the one before it leaves takes this many times fewer in a turn
 SKIPPED = 8  # operations of a turn from which on a branch around them is worth its instructions
 LONGEST = 1024  # operations on single elements in an unrolled body: longer ones do not stay in the instruction cache
 
