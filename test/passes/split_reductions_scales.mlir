@@ -6,7 +6,7 @@
 #column = affine_map<(d0, d1) -> (d1)>
 
 // Typically there is too little to add up: a sum of many more rows, of few columns, is another matter.
-// CHECK: module attributes {graph.outgrown = {{\[\[\[}}"-s0~20*s1~8", -16384], ["s1~8", 4095]]]}
+// CHECK: module attributes {graph.outgrown = {{\[\[\[}}"-s0~20*s1~8", -65536], ["((-s0~20)//(128))", -8], ["s1~8", 4095]]]}
 // CHECK-NOT: tensor.expand_shape
 func.func @few(%x: tensor<?x?xf32, ["s0~20", "s1~8"]>, %init: tensor<?xf32, ["s1~8"]>) -> tensor<?xf32, ["s1~8"]> {
   %s = linalg.generic {indexing_maps = [#id, #column], iterator_types = ["reduction", "parallel"]}
@@ -23,8 +23,8 @@ func.func @few(%x: tensor<?x?xf32, ["s0~20", "s1~8"]>, %init: tensor<?xf32, ["s1
 #id = affine_map<(d0, d1) -> (d0, d1)>
 #row = affine_map<(d0, d1) -> (d0)>
 
-// Typically there are few rows: of many, each has a program of its own. Very short ones do as well.
-// CHECK: module attributes {graph.outgrown = {{\[\[\[}}"-s0~4", -128]], {{\[\[}}"s0~4*s1~90000", 512]]]}
+// Typically there are few rows: of many, each has a program of its own. Short ones do as well.
+// CHECK: module attributes {graph.outgrown = {{\[\[\[}}"-s0~4", -128]], {{\[\[}}"s0~4*s1~90000", 4096]], {{\[\[}}"((s1~90000)//(1024))", 1]]]}
 // CHECK: tensor.expand_shape
 func.func @long(%x: tensor<?x?xf32, ["s0~4", "s1~90000"]>, %init: tensor<?xf32, ["s0~4"]>) -> tensor<?xf32, ["s0~4"]> {
   %s = linalg.generic {indexing_maps = [#id, #row], iterator_types = ["parallel", "reduction"]}

@@ -17,11 +17,11 @@ __all__ = ["launches"]
 
 Shapes = tuple[tuple[int, int], ...]
 CASES: dict[str, tuple[Callable[[Tensor], Tensor], Shapes, int, Shapes, int]] = {
-    "columns": (lambda x: x.mean(0), ((48, 40), (70, 9)), 1, ((5000, 16), (4097, 17)), 2),
-    "everything": (lambda x: (x * x).sum(), ((48, 40), (2, 3), (127, 9)), 1, ((300, 301), (3, 40001)), 2),
+    "columns": (lambda x: x.mean(0), ((48, 40), (70, 9)), 1, ((20000, 16), (16999, 17)), 2),
+    "everything": (lambda x: (x * x).sum(), ((48, 40), (2, 3), (127, 9)), 1, ((600, 501), (3, 90001)), 2),
     "rows": (
         lambda x: x * (x.square().mean(-1, keepdim=True) + 1e-5).rsqrt(),
-        ((3, 3000), (7, 1001)),
+        ((3, 22000), (4, 20001)),
         3,
         ((600, 130), (1000, 3)),
         1,
@@ -79,17 +79,17 @@ def rescaled(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, int]]:
 
 def test_one_program_for_a_scale(programs: list[int], rescaled: list[dict[str, int]]) -> None:
     run = compiled(CASES["columns"][0])
-    for shape in ((48, 40), (50, 40), (5000, 16), (9000, 11), (3000, 40)):
+    for shape in ((48, 40), (50, 40), (20000, 16), (30000, 11), (7000, 40)):
         checked(run, CASES["columns"][0], shape)
         finish()
-    assert [sorted(symbols.values()) for symbols in rescaled] == [[16, 5000]]
+    assert [sorted(symbols.values()) for symbols in rescaled] == [[16, 20000]]
 
 
 def test_deterministic_calls_keep_their_program(programs: list[int], rescaled: list[dict[str, int]]) -> None:
     run = compiled(CASES["columns"][0])
     torch.use_deterministic_algorithms(True)
     try:
-        for shape in ((48, 40), (5000, 16)):
+        for shape in ((48, 40), (20000, 16)):
             checked(run, CASES["columns"][0], shape)
             finish()
     finally:
@@ -105,10 +105,10 @@ def test_errors_leave_the_program_that_there_is(monkeypatch: pytest.MonkeyPatch,
     run = compiled(CASES["columns"][0])
     checked(run, CASES["columns"][0], (48, 40))
     finish()
-    with pytest.warns(UserWarning, match=r"lamina compiled no program for sizes like s\d+ = 5000, s\d+ = 16: no ptxas"):
-        checked(run, CASES["columns"][0], (5000, 16))
+    with pytest.warns(UserWarning, match=r"lamina compiled no program for sizes like s\d+ = 20000, s\d+ = 16: no ptxas"):
+        checked(run, CASES["columns"][0], (20000, 16))
         finish()
-    checked(run, CASES["columns"][0], (5000, 16))
+    checked(run, CASES["columns"][0], (20000, 16))
 
 
 def test_programs_of_scales_are_kept_in_the_cache(
@@ -121,7 +121,7 @@ def test_programs_of_scales_are_kept_in_the_cache(
     for _ in range(2):
         torch._dynamo.reset()
         run = torch.compile(CASES["columns"][0], backend="lamina", dynamic=True, options={"target": TARGET})
-        for shape in ((48, 40), (5000, 16), (5000, 16)):
+        for shape in ((48, 40), (20000, 16), (20000, 16)):
             checked(run, CASES["columns"][0], shape)
             finish()
         assert programs[-1] == 2

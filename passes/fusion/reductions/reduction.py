@@ -27,6 +27,7 @@ class SplittableReduction:
     inner     loops along neighbors in memory
     together  results of one program: 1 where it walks along neighbors
     at_once   neighbors in memory that a program reads at once
+    limit     how many results it has at least if it is not worth splitting
     """
 
     g: Generic
@@ -37,6 +38,12 @@ class SplittableReduction:
     inner: set[int]
     together: int
     at_once: int
+    limit: int
+
+    @property
+    def most_parts(self) -> SizeLike:
+        """How many parts are long enough to be worth it, where a call decides."""
+        return -(-self.reduced // BLOCK) if self.together > 1 else self.reduced // self.at_once
 
     @property
     def along(self) -> bool:

@@ -20,7 +20,7 @@ from .reduced_memory import ReducedMemory
 from .reduction import BLOCK, LEAST, SplittableReduction, adjacent_parts, even_parts, outer_parts, parts_like
 from .repeated_terms import reduce_repeated_once
 
-FEWER = 64  # times that a call may have more elements than the one that was traced, where a second kernel costs little
+LARGER = 4  # times that a call may have more to reduce than the one that was traced, for parts to be worth it
 SCALE = 16  # times that a size may differ from where another division of the work begins to be better
 LONGER = 8  # times that a result may have more elements in a call, where parts take two kernels more
 
@@ -76,59 +76,62 @@ class SplitReductions(Pass):
     ) -> Sequence[Sequence[Condition]]:
         """Splits a reduction that is worth it. Returns which calls are of another scale (see note_outgrown)."""
         g = memory.generic(op)
-        if g is None or not any(g.reduced) or len(op.results) != 1 or not _can_be_split(g):
+        if g is None or not any(g.reduced) or len(op.results) != 1:
             return ()
-        scales = self._scales(g, memory) if self._is_ragged(g) else ()
-        if (reduction := self._reduction(g, memory)) is None:
-            return scales
-        memory.forget(op)
-        if self._is_ragged(reduction.g):
-            self._split_ragged(reduction)
-        else:
-            self._split_evenly(reduction, [reduced for extents, reduced in reductions if extents == reduction.g.extents])
+        little = not self._is_ragged(g) and typical(math.prod(g.extents)) < self.elements
+        if little or (reduction := self._reduction(g, memory)) is None:
+            return ()
+        scales = self._scales(reduction) if self._is_ragged(reduction.g) else ()
+        if self._is_worth_it(reduction):
+            memory.forget(op)
+            if self._is_ragged(reduction.g):
+                self._split_ragged(reduction)
+            else:
+                self._split_evenly(reduction, [reduced for extents, reduced in reductions if extents == reduction.g.extents])
         return scales
 
     def _is_ragged(self, g: Generic) -> bool:
         return bool(self.ragged) and is_symbolic(g.extents)
 
-    def _limits(self, g: Generic, memory: ReducedMemory) -> tuple[int, int, bool]:
-        """Returns the fewest elements of a reduction that is worth splitting, the fewest results of one that is not, and whether it
-        is long."""
-        extents = tuple(map(typical, g.extents))
-        size, results = math.prod(extents), math.prod(n for n, r in zip(extents, g.reduced, strict=True) if not r)
-        each = size // max(results, 1) * (LONGER if self._is_ragged(g) else 1)
-        long = each * (memory.overread(g) if self.columns else 1) >= self.elements // LEAST
-        limit = self.columns if self.columns and memory.pieces(g, long) else self.rows
-        return self.elements // FEWER if self._is_ragged(g) else self.elements, limit, long
+    def _is_worth_it(self, reduction: SplittableReduction) -> bool:
+        """Returns whether to split a reduction for its typical sizes. Where calls decide, a few times as much as there typically is
+        may be worth it."""
+        g, ragged = reduction.g, self._is_ragged(reduction.g)
+        if typical(_results(g)) >= reduction.limit or typical(math.prod(g.extents)) < self.elements // (LARGER if ragged else 1):
+            return False
+        return not ragged or typical(reduction.most_parts) >= LEAST // LARGER
 
-    def _scales(self, g: Generic, memory: ReducedMemory) -> Sequence[Sequence[Condition]]:
+    def _scales(self, reduction: SplittableReduction) -> Sequence[Sequence[Condition]]:
         """Returns which calls a reduction should be split for although it is not for the typical sizes, or the other way round."""
-        least, limit, _ = self._limits(g, memory)
-        size, results = math.prod(g.extents), _results(g)
-        if typical(results) >= limit:
-            return [[(-size, -self.elements), (results, limit // SCALE)]]
-        if typical(size) < least:
-            return [[(-size, -least * SCALE), (results, limit - 1)]]
-        return [[(-results, -limit * SCALE)], [(size, least // 2)]]
+        size, results, parts = math.prod(reduction.g.extents), _results(reduction.g), reduction.most_parts
+        if typical(results) >= reduction.limit:
+            return [[(-size, -self.elements), (results, reduction.limit // SCALE)]]
+        if not self._is_worth_it(reduction):
+            return [[(-size, -self.elements), (-parts, -LEAST), (results, reduction.limit - 1)]]
+        return [[(-results, -reduction.limit * SCALE)], [(size, self.elements // SCALE)], [(parts, 1)]]
 
-    def _reduction(self, g: Generic, memory: ReducedMemory) -> "SplittableReduction | None":
-        """Returns a reduction that is worth splitting; None for others."""
-        least, limit, long = self._limits(g, memory)
+    def _reduction(self, g: Generic, memory: ReducedMemory) -> SplittableReduction | None:
+        """Returns a reduction that can be split; None for others."""
         combine = producer(g.yields[0])
+        if combine is None or combine.name not in REDUCERS or _uses_index(g):
+            return None
         reduced = math.prod(n for n, r in zip(g.extents, g.reduced, strict=True) if r)
         bounded = self._is_ragged(g) and upper_end(reduced) <= 2 * BLOCK
-        few = typical(math.prod(g.extents)) < least
-        if typical(_results(g)) >= limit or few or bounded or combine is None:
+        if bounded or g.block.arguments[g.inputs] not in list(combine.operands):
             return None
+        each = typical(math.prod(g.extents)) // max(typical(_results(g)), 1) * (LONGER if self._is_ragged(g) else 1)
+        long = each * (memory.overread(g) if self.columns else 1) >= self.elements // LEAST
+        limit = self.columns if self.columns and memory.pieces(g, long) else self.rows
         plain = [i for i, r in enumerate(g.reduced) if r and _splittable(g, i)]
         short = memory.short_pieces(g) if long and self.columns else []
         deferred = short if set(short) <= set(plain) else []
         together = 1 if memory.along(g) and not deferred else BLOCK * max(1, 32 // min(map(element_bits, g.op.operands)))
         at_once = self.ragged * 8 // memory.narrowest(g)
         loops = [i for i in plain if i not in deferred]
-        return SplittableReduction(g, combine.name, loops, deferred, memory.order(g), memory.inner_loops(g), together, at_once)
+        order, inner = memory.order(g), memory.inner_loops(g)
+        return SplittableReduction(g, combine.name, loops, deferred, order, inner, together, at_once, limit)
 
-    def _split_evenly(self, reduction: "SplittableReduction", others: Sequence[tuple[bool, ...]]) -> None:
+    def _split_evenly(self, reduction: SplittableReduction, others: Sequence[tuple[bool, ...]]) -> None:
         """Splits loops into equal parts. others: which loops other reductions of as many iterations reduce."""
         g, results = reduction.g, max(typical(reduction.results), 1)
         max_parts = min(self.parts, self.programs * reduction.together // results)
@@ -154,7 +157,7 @@ class SplitReductions(Pass):
                 g = reduce_in_two(g, loop, whole, rest, reduction.combine)
         split_loops(g, parts, reduction.deferred, reduction.order, reduction.combine)
 
-    def _split_ragged(self, reduction: "SplittableReduction") -> None:
+    def _split_ragged(self, reduction: SplittableReduction) -> None:
         """Splits the outermost loops in memory, of which all but the last that it takes a whole: a part for each iteration."""
         if not reduction.loops or self.programs * reduction.together // max(typical(reduction.results), 1) < LEAST:
             return
@@ -162,8 +165,8 @@ class SplitReductions(Pass):
             return  # not even calls with as many more elements, all of them rows, have parts that are worth a second kernel
         reduction = reduction.joined()
         g, loops = reduction.g, [i for i in reduction.order if i in reduction.loops]
-        worth = -(-reduction.reduced // BLOCK) if reduction.together > 1 else reduction.reduced // reduction.at_once
-        wanted = minimum(self.parts, self.programs * reduction.together // maximum(1, reduction.results), worth)
+        programs = self.programs * reduction.together // maximum(1, reduction.results)
+        wanted = minimum(self.parts, programs, reduction.most_parts)
         whole: list[int] = []
         for loop in loops[:-1]:
             if typical(math.prod(g.extents[i] for i in (*whole, loop))) > typical(wanted):
@@ -178,17 +181,6 @@ class SplitReductions(Pass):
 
 def _results(g: Generic) -> SizeLike:
     return math.prod(n for n, r in zip(g.extents, g.reduced, strict=True) if not r)
-
-
-def _can_be_split(g: Generic) -> bool:
-    """Returns whether an op combines elements one after the other, wherever they are."""
-    combine = producer(g.yields[0])
-    return (
-        combine is not None
-        and combine.name in REDUCERS
-        and g.block.arguments[g.inputs] in list(combine.operands)
-        and not _uses_index(g)
-    )
 
 
 def _uses_index(g: Generic) -> bool:

@@ -131,7 +131,18 @@ def _profiled(run: Callable[[], Any]) -> float:
         for _ in range(CALLS):
             run()
         torch.cuda.synchronize()
-    return sum(e.device_time for e in trace.events() if e.device_type == DeviceType.CUDA) * 1e-6 / CALLS
+    spans = sorted((e.time_range.start, e.time_range.end) for e in trace.events() if e.device_type == DeviceType.CUDA)
+    return _busy(spans) * 1e-6 / CALLS
+
+
+def _busy(spans: Sequence[tuple[float, float]]) -> float:
+    """Returns how long at least one of several spans of time, in order of their starts, lasts: a kernel that starts early, and waits
+    for the one before it, does not count twice."""
+    total, until = 0.0, float("-inf")
+    for start, end in spans:
+        total += max(end - max(start, until), 0.0)
+        until = max(until, end)
+    return total
 
 
 def draw_sizes(rng: random.Random, count: int, largest: int) -> Iterator[tuple[int, int]]:
