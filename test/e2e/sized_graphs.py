@@ -139,7 +139,7 @@ GRAPHS: dict[str, Sized] = {
     "var": Sized(lambda a: a.var(1), vectors),
     "cumsum": Sized(lambda a: a.cumsum(1), vectors),
     "distances": Sized(lambda a: torch.cdist(a, a.sin(), p=1.0), rows),
-    "distances_of_pairs": Sized(lambda a: torch.pdist(a, 3.0), vectors),
+    "distances_of_pairs": Sized(lambda a: torch.pdist(a, 3.0), vectors, compiled=2),
     "argmax": Sized(lambda a: a.argmax(1), vectors, exact=True),
     "amax_columns": Sized(lambda a: a.amax(0), vectors),
     "broadcast_row": Sized(lambda a, b: a + b, lambda b, n: (x(b, n), x(n))),
