@@ -161,8 +161,6 @@ class SplitReductions(Pass):
         """Splits the outermost loops in memory, of which all but the last that it takes a whole: a part for each iteration."""
         if not reduction.loops or self.programs * reduction.together // max(typical(reduction.results), 1) < LEAST:
             return
-        if not reduction.along and typical(reduction.reduced) * FEWER < LEAST * BLOCK:
-            return  # not even calls with as many more elements, all of them rows, have parts that are worth a second kernel
         reduction = reduction.joined()
         g, loops = reduction.g, [i for i in reduction.order if i in reduction.loops]
         programs = self.programs * reduction.together // maximum(1, reduction.results)

@@ -136,7 +136,7 @@ def _profiled(run: Callable[[], Any]) -> float:
 
 
 def _busy(spans: Sequence[tuple[float, float]]) -> float:
-    """Returns how long at least one of several spans of time, in order of their starts, lasts: a kernel that starts early, and waits
+    """Returns how long at least one of several spans of time, in order of their starts, lasts: a kernel that starts early and waits
     for the one before it, does not count twice."""
     total, until = 0.0, float("-inf")
     for start, end in spans:
