@@ -13,8 +13,9 @@ from ..ir.emit import Emit, Num, in_f32, replace
 from ..ir.reading import element_of, nested
 from . import expand_random_bits, float8, gpu_math, polynomials
 from .gpu_math import hardware, shortcuts
+from .polynomials.remainder import remf
 
-BITS = "random.bits"
+BITS, REMAINDER = "random.bits", "arith.remf"
 Formulas = dict[str, Callable[..., Num]]
 
 
@@ -23,13 +24,14 @@ class ExpandMath(Pass):
     """Expand math functions into arith and math.fma on the same shape, without calls.
 
     All functions of f32 are expanded; f16 and bf16 operands are widened first. Of f64, exp, expm1, log, log1p and tanh are; the
-    others stay, and LLVM calls the C library for each lane. random.bits become the integer arithmetic of Philox, one block of
-    four words for four neighboring lanes. Conversions from and to 8-bit floats become arithmetic on integers.
+    others stay, and LLVM calls the C library for each lane. arith.remf of f32 becomes an exact loop. random.bits become the integer
+    arithmetic of Philox, one block of four words for four neighboring lanes. Conversions from and to 8-bit floats become arithmetic
+    on integers.
 
     With `target=nvvm` the formulas are those of a GPU. Exponentials are the hardware's approximations, and so are divisions and
     roots of f32 unless an integer is made of them, or the function is `tile.consistent`; all are marked `fastmath<afn>`. Divisors
     1 + exp(y), and exponentials of which only f16 or bf16 is made, take shorter ways (passes/lower/gpu_math/shortcuts.py). All
-    functions of f64 have formulas. sin, cos and tan stay for lamina-gpu-to-nvvm, random.bits for lamina-distribute.
+    functions of f64 have formulas. sin, cos, tan and arith.remf stay for lamina-gpu-to-nvvm, random.bits for lamina-distribute.
 
     target  what the code is for: "cpu" or "nvvm"
     ldexp   the target multiplies vectors by powers of two in one instruction (AVX-512's vscalef)
@@ -55,9 +57,11 @@ class ExpandMath(Pass):
                     shortcuts.by_reciprocal(op)
                 for op in nested(module.operation, "math.exp"):
                     shortcuts.short_exp(op)
-            for op in nested(module.operation, *polynomials.F32, *polynomials.ANY, *(() if gpu else (BITS,))):
+            for op in nested(module.operation, *polynomials.F32, *polynomials.ANY, *(() if gpu else (BITS, REMAINDER))):
                 if op.name == BITS:
                     expand_random_bits.expand(op)
+                elif op.name == REMAINDER:
+                    self.expand(op, {REMAINDER: remf}, {})
                 elif not (gpu and hardware.is_marked(op)):
                     self.expand(op, formulas.F32, formulas.F64)
             if gpu:

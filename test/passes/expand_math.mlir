@@ -76,3 +76,13 @@ func.func @others(%n: vector<4xi32>, %x: vector<4xf32>) -> (vector<4xi32>, vecto
   %i = math.isinf %x : vector<4xf32>
   return %p, %i : vector<4xi32>, vector<4xi1>
 }
+
+// A remainder is a loop in f64, which all lanes of a vector take together.
+// CHECK-LABEL: func.func @remainder
+// CHECK-NOT: arith.remf
+// CHECK: scf.while (%{{.*}} = %{{.*}}) : (vector<16xf64>) -> vector<16xf64>
+// CHECK: vector.reduction <or>
+func.func @remainder(%x: vector<16xf32>, %y: vector<16xf32>) -> vector<16xf32> {
+  %a = arith.remf %x, %y : vector<16xf32>
+  return %a : vector<16xf32>
+}
