@@ -14,11 +14,11 @@
 // CHECK-NEXT: "plan.launch"(%[[T]], %[[C]]) {kernel = @negate, label = "negate_3", n_out = 1 : i64}
 // CHECK-NEXT: "plan.return"(%[[A]], %[[B]], %[[C]])
 
-// The function's grid counts CTAs: two programs of each negation, forty of the sum. Buffers of equal kernels go by the number.
+// The function's grid counts CTAs of 256 threads: two programs of a negation in each, one of the sum. Buffers of equal kernels go by the number.
 // CHECK-LABEL: func.func private @negate_x2_and_sum
-// CHECK-SAME: tile.grid = 44 : i64
+// CHECK-SAME: tile.grid = 4 : i64
 // CHECK-SAME: tile.outputs = 3 : i64
-// CHECK-SAME: tile.threads = 128 : i64
+// CHECK-SAME: tile.threads = 256 : i64
 // CHECK: "tile.part"() ({
 // CHECK-NEXT: %[[P:.*]] = "tile.program_id"()
 // CHECK-NEXT: %[[GRID:.*]] = arith.constant 2 : index
@@ -36,7 +36,7 @@
 // CHECK: "tile.part"() ({
 // CHECK-NOT: scf.index_switch
 // CHECK: vector.reduction
-// CHECK: }) {{{.*}}tile.grid = 40 : i64{{.*}}tile.vec = 1 : i64}
+// CHECK: }) {{{.*}}tile.grid = 2 : i64{{.*}}tile.threads = 256 : i64{{.*}}}
 // CHECK: return
 
 // What is still launched by itself stays, what is not goes.
@@ -45,16 +45,16 @@
 
 // All threads of a CTA take the same way, so that the barrier may stand in it.
 // GPU-LABEL: gpu.func @negate_x2_and_sum
-// GPU-SAME: workgroup(%{{.*}} : memref<4xf32, #gpu.address_space<workgroup>>)
-// GPU-SAME: gpu.grid = 44 : i64
+// GPU-SAME: workgroup(%{{.*}} : memref<8xf32, #gpu.address_space<workgroup>>)
+// GPU-SAME: gpu.grid = 4 : i64
 // GPU: %[[B:.*]] = gpu.block_id x
-// GPU-NEXT: %[[FIRST:.*]] = arith.cmpi ult, %[[B]], %c4{{.*}} : index
+// GPU-NEXT: %[[FIRST:.*]] = arith.cmpi ult, %[[B]], %c2{{.*}} : index
 // GPU-NEXT: scf.if %[[FIRST]] {
 // GPU: %[[BUFFERS:.*]]:2 = scf.index_switch
 // GPU: vector.load %[[BUFFERS]]#0
 // GPU: vector.store {{.*}} %[[BUFFERS]]#1
 // GPU: } else {
-// GPU: arith.subi %{{.*}}, %c4
+// GPU: arith.subi %{{.*}}, %c2
 // GPU: gpu.barrier
 // GPU: gpu.return
 
@@ -62,16 +62,16 @@
 "plan.program"() ({
   %x = "plan.input"() {index = 0 : i64} : () -> memref<1000xf32>
   %y = "plan.input"() {index = 1 : i64} : () -> memref<1000xf32>
-  %z = "plan.input"() {index = 2 : i64} : () -> memref<40x101xf32>
+  %z = "plan.input"() {index = 2 : i64} : () -> memref<2x601xf32>
   %a = "plan.output"() {index = 0 : i64} : () -> memref<1000xf32>
   "plan.launch"(%x, %a) {kernel = @negate, label = "negate", n_out = 1 : i64} : (memref<1000xf32>, memref<1000xf32>) -> ()
-  %b = "plan.output"() {index = 1 : i64} : () -> memref<40xf32>
-  "plan.launch"(%z, %b) {kernel = @sum, label = "sum", n_out = 1 : i64} : (memref<40x101xf32>, memref<40xf32>) -> ()
+  %b = "plan.output"() {index = 1 : i64} : () -> memref<2xf32>
+  "plan.launch"(%z, %b) {kernel = @sum, label = "sum", n_out = 1 : i64} : (memref<2x601xf32>, memref<2xf32>) -> ()
   %t = "plan.alloc"() {bytes = 4000 : i64, offset = 0 : i64} : () -> memref<1000xf32>
   "plan.launch"(%y, %t) {kernel = @negate, label = "negate_2", n_out = 1 : i64} : (memref<1000xf32>, memref<1000xf32>) -> ()
   %c = "plan.output"() {index = 2 : i64} : () -> memref<1000xf32>
   "plan.launch"(%t, %c) {kernel = @negate, label = "negate_3", n_out = 1 : i64} : (memref<1000xf32>, memref<1000xf32>) -> ()
-  "plan.return"(%a, %b, %c) : (memref<1000xf32>, memref<40xf32>, memref<1000xf32>) -> ()
+  "plan.return"(%a, %b, %c) : (memref<1000xf32>, memref<2xf32>, memref<1000xf32>) -> ()
 }) {sym_name = "main", arena_bytes = 4032 : i64, lower_bound = 4032 : i64, sum_bytes = 4000 : i64} : () -> ()
 
 func.func private @negate(%x: tensor<1000xf32>) -> tensor<1000xf32> attributes {graph.kernel} {
@@ -83,14 +83,14 @@ func.func private @negate(%x: tensor<1000xf32>) -> tensor<1000xf32> attributes {
   } -> tensor<1000xf32>
   return %r : tensor<1000xf32>
 }
-func.func private @sum(%x: tensor<40x101xf32>) -> tensor<40xf32> attributes {graph.kernel} {
+func.func private @sum(%x: tensor<2x601xf32>) -> tensor<2xf32> attributes {graph.kernel} {
   %zero = arith.constant 0.0 : f32
-  %e = tensor.empty() : tensor<40xf32>
-  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<40xf32>) -> tensor<40xf32>
-  %r = linalg.generic {indexing_maps = [affine_map<(d0, d1) -> (d0, d1)>, affine_map<(d0, d1) -> (d0)>], iterator_types = ["parallel", "reduction"]} ins(%x : tensor<40x101xf32>) outs(%f : tensor<40xf32>) {
+  %e = tensor.empty() : tensor<2xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<2xf32>) -> tensor<2xf32>
+  %r = linalg.generic {indexing_maps = [affine_map<(d0, d1) -> (d0, d1)>, affine_map<(d0, d1) -> (d0)>], iterator_types = ["parallel", "reduction"]} ins(%x : tensor<2x601xf32>) outs(%f : tensor<2xf32>) {
   ^bb0(%a: f32, %o: f32):
     %0 = arith.addf %a, %o : f32
     linalg.yield %0 : f32
-  } -> tensor<40xf32>
-  return %r : tensor<40xf32>
+  } -> tensor<2xf32>
+  return %r : tensor<2xf32>
 }

@@ -10,7 +10,7 @@
 // CHECK-COUNT-1: "plan.launch"({{.*}}) {kernel = @negate_and_grow_and_2_more, label = "negate, grow, 2 x shrink, sum", n_out = 5 : i64}
 // CHECK-NEXT: "plan.return"
 // CHECK: func.func private @negate_and_grow_and_2_more({{.*}}, %[[SIZES:arg10]]: memref<6xi32>)
-// CHECK-SAME: tile.grid = "-((-s0~1000)//(512)) - ((-s0~1000)//(64)) - ((-s1~700)//(256)) + 2"
+// CHECK-SAME: tile.grid = "-((-s0~1000)//(32)) - ((-s0~1000)//(512)) - ((-s1~700)//(256)) + 2"
 // CHECK-SAME: tile.sizes = ["s0~1000", "-((-s0~1000)//(512))", "s1~700", "-((-s1~700)//(256))", "-2*((-s1~700)//(256))", "10*s0~1000"]
 
 // CHECK: "tile.part"() ({
@@ -30,7 +30,7 @@
 // CHECK: "tile.part"() ({
 // CHECK: memref.load %[[SIZES]][%c0{{.*}}]
 // CHECK: memref.load %[[SIZES]][%c5{{.*}}]
-// CHECK: }) {{{.*}}tile.grid = "s0~1000", tile.pack = 64 : i64
+// CHECK: }) {{{.*}}tile.grid = "s0~1000", tile.pack = 32 : i64
 
 // The second part starts at CTA 2, the third after the programs of the second, and the last after those of the third, two to a CTA.
 // GPU-LABEL: gpu.func @negate_and_grow_and_2_more
@@ -50,7 +50,7 @@
 // GPU: math.sqrt
 // GPU: arith.subi %{{.*}}, %[[LAST]] overflow<nsw> : index
 
-// EARLY: "plan.launch"({{.*}}) {kernel = @negate_and_grow_and_2_more_early, {{.*}} when = {{\[\[}}"-((-s0~1000)//(512)) - ((-s0~1000)//(64)) - ((-s1~700)//(256)) + 2", 2112]]}
+// EARLY: "plan.launch"({{.*}}) {kernel = @negate_and_grow_and_2_more_early, {{.*}} when = {{\[\[}}"-((-s0~1000)//(32)) - ((-s0~1000)//(512)) - ((-s1~700)//(256)) + 2", 2112]]}
 // EARLY: "plan.launch"({{.*}}) {kernel = @negate_and_grow_and_2_more, {{.*}} when = []}
 
 // TRITON: def negate_and_grow_and_2_more(x0, x1, x2, x3, x4, y0, y1, y2, y3, y4, sizes):

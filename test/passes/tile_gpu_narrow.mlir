@@ -82,10 +82,10 @@ func.func private @bias(%x: tensor<65536x119xf16>, %w: tensor<119xf16>) -> tenso
   return %r : tensor<65536x119xf16>
 }
 
-// Sums of many rows: 16 threads read a sector of a row at a time, where four would hold it.
+// Sums of many rows: a warp reads two sectors of a row at a time, each thread in four accesses.
 // CHECK-LABEL: func.func private @row_sums
-// CHECK-SAME: tile.chunks = 8 : i64
-// CHECK-SAME: tile.threads = 16 : i64, tile.vec = 1 : i64
+// CHECK-SAME: tile.chunks = 4 : i64
+// CHECK-SAME: tile.threads = 32 : i64, tile.vec = 1 : i64
 func.func private @row_sums(%x: tensor<262144x119xf16>) -> tensor<262144x119xf16> attributes {graph.kernel} {
   %zero = arith.constant 0.0 : f16
   %e = tensor.empty() : tensor<262144xf16>

@@ -2,7 +2,7 @@
 // RUN: opt-driver %s --pass-pipeline='lamina-size-ranges{target=nvvm:sm_90a},lamina-tile{target=nvvm:sm_90a},lamina-start-early{target=nvvm:sm_90a}' | FileCheck %s
 
 // Of these launches a call makes the first whose conditions hold; the last one has none.
-// CHECK: "plan.launch"({{.*}}) {kernel = @softmax_to_61_early, {{.*}}when = {{\[\[}}"s1~4000", 61], ["-s1~4000", -46], ["s0~64", 33792]]}
+// CHECK: "plan.launch"({{.*}}) {kernel = @softmax_to_61_early, {{.*}}when = {{\[\[}}"s1~4000", 61], ["-s1~4000", -46], ["s0~64", 16896]]}
 // CHECK-NEXT: "plan.launch"({{.*}}) {kernel = @softmax_to_61, {{.*}}when = {{\[\[}}"s1~4000", 61], ["-s1~4000", -46]]}
 // CHECK: kernel = @softmax_to_1024_by_4_early, {{.*}}when = {{\[\[}}"s1~4000", 1024], ["-s1~4000", -769], ["-4*((s1~4000)//(4)) + s1~4000", 0], ["s0~64", 8448]]}
 // CHECK: kernel = @softmax_to_1021, {{.*}}when = {{\[\[}}"s1~4000", 1021], ["-s1~4000", -766]]}

@@ -181,12 +181,14 @@ def row_reduction(
     item       bytes of an element: with narrow accesses, the threads of a row together read a sector at least (0: any number)
     walking    CTAs that a row has at most where it does not stay in registers and is long enough for them
     """
-    threads = power_of_two(-(-extent // REGISTER_ELEMENTS))
+    accesses = -(-extent // vec)
+    threads = max(power_of_two(-(-extent // REGISTER_ELEMENTS)), min(_of_short_row(accesses, LINE), WARP))
     if 0 < vec * item < FULL_ACCESS:
         threads = max(threads, SECTOR // (vec * item))
-    while threads * vec < extent and rows * threads < sms * BUSY and threads < 256:
+    most = _most_of_short_row(accesses) if accesses <= WARP * WALK_CHUNKS else 256
+    while threads < min(most, power_of_two(accesses)) and rows * threads < sms * BUSY:
         threads *= 2
-    threads = min(threads, MOST_THREADS, power_of_two(-(-extent // vec)))
+    threads = min(threads, MOST_THREADS, power_of_two(accesses))
     chunks = max(-(-extent // (threads * vec)), 1)
     if chunks * vec > REGISTER_ELEMENTS:
         cluster = power_of_two(-(-extent // (threads * REGISTER_ELEMENTS)))
@@ -205,13 +207,25 @@ def row_walk(extent: int, vec: int, rows: int, sms: int, ctas: int) -> NvvmConfi
     """Returns the schedule of a single pass over `rows` rows that need not stay in registers: enough accesses in flight. Few rows
     have more threads each, and rows that are long enough up to `ctas` CTAs each."""
     accesses = -(-extent // vec)
-    threads = min(WALK_THREADS, max(power_of_two(-(-accesses // WALK_CHUNKS)), min(PAIR, power_of_two(accesses))))
-    while threads < min(WARP, power_of_two(accesses)) and rows * threads < sms * BUSY:
+    threads = min(WALK_THREADS, _of_short_row(accesses, LINE // 2))
+    while threads < min(_most_of_short_row(accesses), power_of_two(accesses)) and rows * threads < sms * BUSY:
         threads *= 2
     chunks = max(min(WALK_CHUNKS, -(-accesses // threads)), 1)
     if (shared := _sharing(extent, threads * vec * chunks, ctas)) > 1:
         return NvvmConfig(threads, vec, chunks, cluster=shared)
     return NvvmConfig(threads, vec, chunks, pack=max(128 // threads, 1) if threads <= WARP else 1)
+
+
+def _of_short_row(accesses: int, enough: int) -> int:
+    """Returns the threads of a row with so many accesses, of many rows: half as many, up to `enough`, so that each has two accesses
+    in flight and neighbors read a line together, and more where each would have more than four."""
+    return max(min(enough, power_of_two(accesses) // 2), power_of_two(-(-accesses // WALK_CHUNKS)), 1)
+
+
+def _most_of_short_row(accesses: int) -> int:
+    """Returns the threads of a row with so many accesses, of few rows. With one access each, in CTAs of a row, rows of a kilobyte
+    took 1.4 times as long on an H200."""
+    return min(max(power_of_two(accesses) // 2, LINE), WARP)
 
 
 def _sharing(extent: int, step: int, most: int) -> int:
