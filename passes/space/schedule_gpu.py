@@ -5,7 +5,7 @@ from functools import partial
 
 from lamina.core.gpu import Gpu
 from lamina.core.sizes import is_bounded, is_symbolic, typical, upper_end
-from lamina.schedules import nvvm
+from lamina.schedules import narrow, nvvm
 from lamina.schedules.base import TILE_SIDE
 from lamina.schedules.rows import CLUSTER, Rows, Triton
 
@@ -167,8 +167,8 @@ def _pointwise(
     rows, of, extent = _others(merged, vector), traffic_of(space, merged, vector, large_single), typical(vector.extent)
     if of.narrow(vec):
         if not is_bounded(vector.extent):
-            return nvvm.narrow_of_any(vec, of)
-        return nvvm.narrow_accesses(extent, vec, _rows(merged, vector, device), of, device.sm_count)
+            return narrow.narrow_of_any(vec, of)
+        return narrow.narrow_accesses(extent, vec, _rows(merged, vector, device), of, device.sm_count)
     if rows != 1 and not is_bounded(vector.extent):
         extent = min(extent, nvvm.LINE * vec)  # programs of a CTA lie side by side, so few threads to a row suit any length
     return nvvm.pointwise(extent, vec, rows), 0.0

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from torch_mlir import ir
 
 from lamina.core.sizes import at_most, is_bounded, is_symbolic, typical
-from lamina.schedules import nvvm
+from lamina.schedules import narrow
 
 from ..ir.affine import Affine, Axis
 from ..ir.expressions import Expr, Load
@@ -157,7 +157,7 @@ def split_width(space: Space, accesses: list[Access], vector: Axis, quotients: d
     return width if single else 1
 
 
-def traffic_of(space: Space, merged: Merged, vector: Axis, large_single: int = 0) -> nvvm.Traffic:
+def traffic_of(space: Space, merged: Merged, vector: Axis, large_single: int = 0) -> narrow.Traffic:
     """Returns the accesses of a kernel, guarded or not. large_single: see Flat."""
     varying = [e for e in space.loads if vector in merged.merged(e.free)]
     loads = [Access.of(e.offset, bits(element_type(e.tensor)), 0, merged) for e in varying]
@@ -165,7 +165,7 @@ def traffic_of(space: Space, merged: Merged, vector: Axis, large_single: int = 0
     most = max(a.touched for a in (*loads, *results))
     items = [max(a.bits // 8, 1) for a in (*loads, *results) if a.touched * 2 >= most and a.offset.coefficient(vector)] or [1]
     waited = [a.bits for e, a in zip(varying, loads, strict=True) if elements_of(e.tensor) * CACHED >= most]
-    return nvvm.Traffic(min(items), max(items), sum(waited) // 8, len(loads), large_single)
+    return narrow.Traffic(min(items), max(items), sum(waited) // 8, len(loads), large_single)
 
 
 def unstrided_width(accesses: list[Access], vector: Axis) -> int:
