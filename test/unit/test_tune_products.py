@@ -19,7 +19,7 @@ from lamina.core.gpu import Gpu
 from lamina.core.options import Options
 from lamina.core.program import Call, Launch
 from lamina.core.target import Target
-from lamina.frontend.compiling import stages
+from lamina.frontend.compiling import lowering, stages
 from lamina.frontend.compiling.tuning import Session, choose_kernels
 from lamina.frontend.decompositions.table import table
 from lamina.frontend.entry.dynamo import autograd
@@ -250,7 +250,7 @@ def test_layers_and_entry_points_ask_the_same(monkeypatch: pytest.MonkeyPatch) -
         asked.append([Subgraph(problem).key for problem in products(module)])
         return ()
 
-    monkeypatch.setattr(stages, "choose_kernels", noted)
+    monkeypatch.setattr(lowering, "choose_kernels", noted)
     layer = torch.nn.Sequential(torch.nn.LayerNorm(64), torch.nn.Linear(64, 96), torch.nn.GELU(), torch.nn.Linear(96, 64))
     model = torch.nn.Sequential(layer, layer, torch.nn.LayerNorm(64)).bfloat16().eval()
     (x, *_) = inputs()

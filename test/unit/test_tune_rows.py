@@ -22,7 +22,7 @@ from lamina.core.options import Options
 from lamina.core.program import Program
 from lamina.core.target import Target
 from lamina.frontend.calls.interface import Interface, with_outputs
-from lamina.frontend.compiling import stages
+from lamina.frontend.compiling import lowering, stages
 from lamina.frontend.compiling.tuning import Session, choose_kernels
 from lamina.frontend.decompositions.table import table
 from lamina.frontend.rewrites.normalize import normalize
@@ -198,12 +198,12 @@ def test_a_compilation_asks(store: Store, monkeypatch: pytest.MonkeyPatch) -> No
     """Tuning runs between the plan and the programs, when layouts are known."""
     monkeypatch.setattr(tuner, "decide", by_triton)
     monkeypatch.setattr("lamina.tune.store.store.default_path", lambda: store.path)
-    monkeypatch.setattr(stages, "may_choose", lambda gpu, options: options.tune != "off")
+    monkeypatch.setattr(lowering, "may_choose", lambda gpu, options: options.tune != "off")
 
     def rows_alone(module: ir.Module, target: Backend, gpu: int, options: Options, session: Session, before: int = -1) -> Any:
         return () if before < 0 else choose_kernels(module, target, 0, options, session, before)
 
-    monkeypatch.setattr(stages, "choose_kernels", rows_alone)
+    monkeypatch.setattr(lowering, "choose_kernels", rows_alone)
     with FakeTensorMode(), torch.no_grad():
         gm = make_fx(lambda x: [softmax(x)], decomposition_table=table())(torch.empty(4096, 4096, dtype=BF16))
     tuned, off = (stages.build(gm, options=Options(cache=False, tune=tune), target=TARGET) for tune in ("quick", "off"))

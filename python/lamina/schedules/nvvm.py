@@ -15,6 +15,7 @@ MANY_PARTS = 8  # of a concatenation: a warp rather diverges over some of them t
 BUSY = 1024  # threads that an SM should have work for
 WALK_THREADS = 256  # of one row that a loop walks over
 SORT_ELEMENTS = 8  # of a row in one thread that sorts it
+SMALL_CTAS = 8  # for each SM, from which on a warp to a row is better than CTAs of two to four warps with a barrier
 STEPS = 4  # that each CTA takes at least where several share a row that they walk over
 WALK_CHUNKS = 4  # accesses in flight per thread when it walks over a row
 COLUMN_THREADS = 256  # of a CTA that reduces columns
@@ -114,7 +115,11 @@ def row_reduction(
     threads = max(power_of_two(-(-extent // REGISTER_ELEMENTS)), min(_of_short_row(accesses, LINE), WARP))
     if 0 < vec * item < FULL_ACCESS:
         threads = max(threads, SECTOR // (vec * item))
-    most = _most_of_short_row(accesses) if accesses <= WARP * WALK_CHUNKS else 256
+    most = 256  # of few rows
+    if rows >= sms and accesses <= WARP * WALK_CHUNKS:
+        most = _most_of_short_row(accesses)
+    elif rows >= SMALL_CTAS * sms and threads <= WARP:
+        most = WARP
     while threads < min(most, power_of_two(accesses)) and rows * threads < sms * BUSY:
         threads *= 2
     threads = min(threads, MOST_THREADS, power_of_two(accesses))
@@ -152,8 +157,8 @@ def _of_short_row(accesses: int, enough: int) -> int:
 
 
 def _most_of_short_row(accesses: int) -> int:
-    """Returns the threads of a row with so many accesses, of few rows. With one access each, in CTAs of a row, rows of a kilobyte
-    took 1.4 times as long on an H200."""
+    """Returns the threads of a short row with so many accesses, where rows are too few to fill a GPU with `_of_short_row`. In CTAs
+    of two warps, 3,000 rows of 1.5 kilobytes took twice as long on an H200."""
     return min(max(power_of_two(accesses) // 2, LINE), WARP)
 
 
