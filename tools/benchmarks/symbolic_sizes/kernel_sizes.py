@@ -132,10 +132,10 @@ def _profiled(run: Callable[[], Any]) -> float:
             run()
         torch.cuda.synchronize()
     spans = sorted((e.time_range.start, e.time_range.end) for e in trace.events() if e.device_type == DeviceType.CUDA)
-    return _busy(spans) * 1e-6 / CALLS
+    return busy(spans) * 1e-6 / CALLS
 
 
-def _busy(spans: Sequence[tuple[float, float]]) -> float:
+def busy(spans: Sequence[tuple[float, float]]) -> float:
     """Returns how long at least one of several spans of time, in order of their starts, lasts: a kernel that starts early and waits
     for the one before it, does not count twice."""
     total, until = 0.0, float("-inf")
