@@ -6,7 +6,7 @@
 #column = affine_map<(d0, d1) -> (d1)>
 
 // Typically there is too little to add up: a sum of many more rows, of few columns, is another matter.
-// CHECK: module attributes {graph.outgrown = {{\[\[\[}}"-s0~20*s1~8", -65536], ["((-s0~20)//(128))", -8], ["s1~8", 4095]]]}
+// CHECK: module attributes {graph.outgrown = {{\[\[\[}}"-s0~20*s1~8", -65536], ["((-s0~20)//(128))", -8], ["s1~8", 2048]]]}
 // CHECK-NOT: tensor.expand_shape
 func.func @few(%x: tensor<?x?xf32, ["s0~20", "s1~8"]>, %init: tensor<?xf32, ["s1~8"]>) -> tensor<?xf32, ["s1~8"]> {
   %s = linalg.generic {indexing_maps = [#id, #column], iterator_types = ["reduction", "parallel"]}

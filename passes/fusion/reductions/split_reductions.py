@@ -96,19 +96,25 @@ class SplitReductions(Pass):
     def _is_worth_it(self, reduction: SplittableReduction) -> bool:
         """Returns whether to split a reduction for its typical sizes. Where calls decide, a few times as much as there typically is
         may be worth it."""
-        g, ragged = reduction.g, self._is_ragged(reduction.g)
-        if typical(_results(g)) >= reduction.limit or typical(math.prod(g.extents)) < self.elements // (LARGER if ragged else 1):
-            return False
-        return not ragged or typical(reduction.most_parts) >= LEAST // LARGER
+        size = typical(math.prod(reduction.g.extents))
+        if not self._is_ragged(reduction.g):
+            return typical(_results(reduction.g)) < reduction.limit and size >= self.elements
+        few = typical(reduction.results) < self._most_results(reduction)
+        return few and size >= self.elements // LARGER and typical(reduction.most_parts) >= LEAST // LARGER
+
+    def _most_results(self, reduction: SplittableReduction) -> int:
+        """Returns how many partial results of each part there are at least, where there is no room for enough parts or no need."""
+        return min(reduction.limit, self.programs * reduction.together // LEAST + 1)
 
     def _scales(self, reduction: SplittableReduction) -> Sequence[Sequence[Condition]]:
         """Returns which calls a reduction should be split for although it is not for the typical sizes, or the other way round."""
-        size, results, parts = math.prod(reduction.g.extents), _results(reduction.g), reduction.most_parts
-        if typical(results) >= reduction.limit:
-            return [[(-size, -self.elements), (results, reduction.limit // SCALE)]]
+        size, results, parts = math.prod(reduction.g.extents), reduction.results, reduction.most_parts
+        most = self._most_results(reduction)
+        if typical(results) >= most:
+            return [[(-size, -self.elements), (-parts, -LEAST), (results, most // SCALE)]]
         if not self._is_worth_it(reduction):
-            return [[(-size, -self.elements), (-parts, -LEAST), (results, reduction.limit - 1)]]
-        return [[(-results, -reduction.limit * SCALE)], [(size, self.elements // SCALE)], [(parts, 1)]]
+            return [[(-size, -self.elements), (-parts, -LEAST), (results, most - 1)]]
+        return [[(-results, -most * SCALE)], [(size, self.elements // SCALE)], [(parts, 1)]]
 
     def _reduction(self, g: Generic, memory: ReducedMemory) -> SplittableReduction | None:
         """Returns a reduction that can be split; None for others."""
@@ -159,7 +165,7 @@ class SplitReductions(Pass):
 
     def _split_ragged(self, reduction: SplittableReduction) -> None:
         """Splits the outermost loops in memory, of which all but the last that it takes a whole: a part for each iteration."""
-        if not reduction.loops or self.programs * reduction.together // max(typical(reduction.results), 1) < LEAST:
+        if not reduction.loops:
             return
         reduction = reduction.joined()
         g, loops = reduction.g, [i for i in reduction.order if i in reduction.loops]

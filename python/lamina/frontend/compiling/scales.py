@@ -30,11 +30,11 @@ def at_scale(
     """Returns the program that `built.source` becomes where symbols typically have these values, from the cache or by compiling it;
     None if its results would have other strides, which callers know already."""
     key = _key(built, symbols) if built.key else ""
-    if key and (entry := Cache().get(key)) is not None and (found := stored.read(entry, gm)) is not None:
-        return Built(**vars(found), gpu=built.gpu, cached=True, key=key)
     # Measurements during running calls would be wrong.
     chosen = replace(options, tune="cached" if options.tune in _MEASURED else options.tune)
     with BUILDING, unset_fake_temporarily():
+        if key and (entry := Cache().get(key)) is not None and (found := stored.read(entry, gm)) is not None:
+            return Built(**vars(found), gpu=built.gpu, cached=True, key=key)
         made = _compiled(built, symbols, chosen, destination)
     if made is None or not key:
         return made
