@@ -13,7 +13,7 @@ from pairs import pairwise
 from torch import Tensor
 
 from lamina.passes.space import vector_width as widths
-from lamina.schedules import nvvm
+from lamina.schedules import narrow, nvvm
 
 SECTOR = 32
 
@@ -21,7 +21,8 @@ SECTOR = 32
 @pytest.fixture
 def small_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Makes small tensors count as large enough to keep the GPU busy, so that they get the schedules of large ones."""
-    monkeypatch.setattr(nvvm, "BUSY", 1)
+    for schedules in (nvvm, narrow):
+        monkeypatch.setattr(schedules, "BUSY", 1)
     monkeypatch.setattr(widths, "RAGGED", 256)
 
 
