@@ -25,6 +25,7 @@ from lamina.core.program import (
 )
 from lamina.core.sizes import SizeLike
 from lamina.dialects.graph import ON_COMPLEX
+from lamina.kernels.library import may_alias
 
 from ..ir.dense_bytes import dense_bytes
 from ..ir.locations import model_ops, sources, where
@@ -69,6 +70,7 @@ class _Program:
         self.constants: list[Constant] = []
         self.steps: list[Step] = []
         self.owned = 0
+        self.shared: dict[int, list[int]] = {}
         self.sizes: dict[tuple[tuple[SizeLike, ...], str], Ref] = {}
 
     def build(self) -> Program:
@@ -150,8 +152,14 @@ class _Program:
     def _used(self, values: Sequence[ir.Value]) -> tuple[Ref, ...]:
         refs = tuple(self.refs[value] for value in values)
         for ref in refs:
-            self.buffers[ref.buffer] = replace(self.buffers[ref.buffer], last=len(self.steps))
+            self._live(ref.buffer)
         return refs
+
+    def _live(self, buffer: int) -> None:
+        """Keeps a buffer, and those whose memory it may share, until the next step."""
+        self.buffers[buffer] = replace(self.buffers[buffer], last=len(self.steps))
+        for other in self.shared.get(buffer, ()):
+            self._live(other)
 
     def _launch(self, op: ir.Operation) -> None:
         kernel = op.attributes["kernel"].value
@@ -222,6 +230,8 @@ class _Program:
                 continue
             value, dtype = next(results)
             buffer = self._buffer("owned", value, dtype, index=self.owned)
+            if may_alias(callee):
+                self.shared[buffer.buffer] = [ref.buffer for ref in refs[:n_in]]
             owned.append(*marked_complex(op, [buffer], n_in + sum(r is not None for r in owned)))
             self.owned += 1
         self.steps.append(
