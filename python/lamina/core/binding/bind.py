@@ -1,14 +1,15 @@
 """Binds a program with symbolic sizes to the sizes of one call: replaces expressions by numbers, and lays out the arena for
 them."""
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate, islice
 
 import numpy as np
 
-from ..program import Buffer, Constant, Launch, Program, When, by_computation, refs_of
+from ..program import Buffer, Constant, Launch, Program, Step, by_computation, refs_of
 from ..program_needs import SCRATCH
+from ..sizes import SizeLike
 from .arena import ALIGN, ArenaSlot, live_bytes, place_slots
 from .template import Template
 
@@ -22,27 +23,27 @@ class Narrow(OverflowError):
 
 
 class ProgramBinding:
-    """Binds one program to the sizes of a call, and of the next one."""
+    """Binds one program to the sizes of a call, and of the next one. Only what a call runs is evaluated: most of the kernels for
+    ranges of sizes are for others."""
 
     def __init__(self, program: Program, kernels: Container[str] | None = None) -> None:
         """kernels: those that there is code for; None for all."""
-        computations = by_computation(program.steps)
-        several = [[s for s in steps if isinstance(s, Launch)] for steps in computations if len(steps) > 1]
-        self._several = [[launch.kernel for launch in launches] for launches in several]
-        self._whens = Template(tuple(tuple(launch.when for launch in launches) for launches in several))
         self._kernels = kernels
-        kept = [kernels is None or not isinstance(s, Launch) or s.kernel in kernels for s in program.steps]
-        numbers = iter(zip(kept, accumulate(kept, initial=0), strict=False))
-        self._computations = [[i for k, i in islice(numbers, len(steps)) if k] for steps in computations]
-        if not all(kept):
-            program = _with_steps(program, kept)
+        self._steps = [replace(s, when=()) if isinstance(s, Launch) and s.when else s for s in program.steps]
+        self._templates: dict[int, Template[Step]] = {}
         self._constants = program.constants
-        self._template = Template(replace(program, constants=()))
+        self._rest = Template(replace(program, constants=(), steps=()))
+        numbers = iter(range(len(program.steps)))
+        self._computations = [list(islice(numbers, len(steps))) for steps in by_computation(program.steps)]
+        whens = [s.when if isinstance(s, Launch) else () for s in program.steps]
+        sizes: dict[SizeLike, int] = {}
+        self._whens = [[(sizes.setdefault(when.size, len(sizes)), when.limit) for when in of_step] for of_step in whens]
+        self._sizes = Template(tuple(sizes))
 
     def __call__(self, symbols: Mapping[str, int]) -> Program:
         """Returns the program for these values of its symbols. Raises OverflowError if memory would take 2**62 bytes or more,
         Narrow for sizes that need wider kernels, and LookupError if it needs a kernel that there is no code for."""
-        numbers = _chosen(self._template(symbols), self._computations)
+        numbers = self._chosen(symbols)
         constants, buffers = list(self._constants), list(numbers.buffers)
         for i, buffer in enumerate(buffers):
             if buffer.kind == "sizes":
@@ -67,53 +68,55 @@ class ProgramBinding:
 
     def missing(self, symbols: Mapping[str, int]) -> list[str]:
         """Returns the kernels for these sizes that there is no code for: others run in their place where they can."""
-        return [names[0] for names in self._serving(symbols) if not self._has(names[0])]
+        serving = (next(names) for names in self._serving(symbols))
+        return [name for name in serving if not self._has(name)]
 
     def needed(self, symbols: Mapping[str, int]) -> list[str]:
         """Returns kernels that there is no code for and without which the program cannot run at these sizes."""
-        return [names[-1] for names in self._serving(symbols) if not any(map(self._has, names))]
+        without = ([*names] for names in self._serving(symbols))
+        return [names[-1] for names in without if not any(map(self._has, names))]
 
     def general(self) -> list[str]:
         """Returns the kernels for any size that there is no code for."""
-        return [names[-1] for names in self._several if not self._has(names[-1])]
+        last = (self._steps[steps[-1]] for steps in self._computations if len(steps) > 1)
+        return [step.kernel for step in last if isinstance(step, Launch) and not self._has(step.kernel)]
 
     def _has(self, name: str) -> bool:
         return self._kernels is None or name in self._kernels
 
-    def _serving(self, symbols: Mapping[str, int]) -> list[list[str]]:
-        """Returns the kernels that serve these sizes, for each computation that has several."""
-        whens = self._whens(symbols)
-        return [
-            [name for name, when in zip(names, conditions, strict=True) if _hold(when)]
-            for names, conditions in zip(self._several, whens, strict=True)
-        ]
+    def _serving(self, symbols: Mapping[str, int]) -> Iterator[Iterator[str]]:
+        """Yields the kernels that serve these sizes, for each computation that has several, the one to prefer first."""
+        values = self._sizes(symbols)
+        for steps in self._computations:
+            if len(steps) > 1:
+                yield (self._steps[i].kernel for i in steps if self._hold(i, values))  # type: ignore[union-attr]
 
+    def _hold(self, step: int, values: Sequence[int]) -> bool:
+        """Returns whether the conditions of a step hold. values: those of all sizes in conditions."""
+        return all(values[size] <= limit for size, limit in self._whens[step])
 
-def _hold(conditions: Sequence[When]) -> bool:
-    return all(when.size <= when.limit for when in conditions)
+    def _chosen(self, symbols: Mapping[str, int]) -> Program:
+        """Returns the program of numbers with one step for each computation: the first whose conditions hold and whose kernel there
+        is."""
+        values, runs_step = self._sizes(symbols), [False] * len(self._steps)
+        for steps in self._computations:
+            runs = next((i for i in steps if self._is_ready(i) and self._hold(i, values)), None)
+            if runs is None:
+                raise LookupError("there is no code of a kernel that these sizes need")
+            runs_step[runs] = True
+        rest = self._rest(symbols)
+        number = list(accumulate(runs_step, initial=0))  # of a step among those that run, and of the next one where it does not
+        buffers = tuple(b if b.last < 0 else replace(b, last=number[b.last + 1] - 1) for b in rest.buffers)
+        return replace(rest, steps=tuple(self._step(i)(symbols) for i, runs in enumerate(runs_step) if runs), buffers=buffers)
 
+    def _is_ready(self, step: int) -> bool:
+        launch = self._steps[step]
+        return not isinstance(launch, Launch) or self._has(launch.kernel)
 
-def _chosen(program: Program, computations: Sequence[Sequence[int]]) -> Program:
-    """Returns a program of numbers with one launch for each computation, by the kernel for its sizes. computations: the numbers of
-    the steps of which one is made."""
-    steps = program.steps
-    runs_step = [False] * len(steps)
-    for numbers in computations:
-        runs = next((i for i in numbers if _hold(getattr(steps[i], "when", ()))), None)
-        if runs is None:
-            raise LookupError("there is no code of a kernel that these sizes need")
-        runs_step[runs] = True
-    if all(runs_step):
-        return program
-    one = _with_steps(program, runs_step)
-    return replace(one, steps=tuple(replace(s, when=()) if isinstance(s, Launch) and s.when else s for s in one.steps))
-
-
-def _with_steps(program: Program, selected: Sequence[bool]) -> Program:
-    """Returns a program with some of its steps."""
-    number = list(accumulate(selected, initial=0))  # of a step among those that are kept, and of the next one where it is not
-    buffers = tuple(b if b.last < 0 else replace(b, last=number[b.last + 1] - 1) for b in program.buffers)
-    return replace(program, steps=tuple(s for s, k in zip(program.steps, selected, strict=True) if k), buffers=buffers)
+    def _step(self, number: int) -> Template[Step]:
+        if number not in self._templates:
+            self._templates[number] = Template(self._steps[number])
+        return self._templates[number]
 
 
 def bind_program(program: Program, symbols: Mapping[str, int]) -> Program:
