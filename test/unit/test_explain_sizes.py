@@ -117,6 +117,16 @@ def test_kernels_for_ranges_of_sizes_are_shown() -> None:
     assert f"step {product.step} has kernels for ranges of sizes" in str(found)
 
 
+def test_of_many_ranges_those_in_use_are_shown() -> None:
+    model = nn.Softmax(-1)
+    found = explain(model, (torch.randn(48, 40),), dynamic_shapes=({0: Dim("m"), 1: Dim("n")},), target="null:nvvm:sm_90a")
+    (softmax,) = found.graphs[0].kernels
+    assert len(softmax.ranges) > 40
+    shown = " ".join(str(found).split())
+    assert f"step 0 has kernels for {len(softmax.ranges)} ranges of sizes, such as {softmax.kernel} where" in shown
+    assert shown.count("softmax_to_") <= 6 and "softmax otherwise" in shown
+
+
 class Branches(nn.Module):
     """A model that asks for a range, a factor and an equality of sizes."""
 

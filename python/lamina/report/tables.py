@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .explanation import Explanation, External, Graph, KernelStep, Memory, Peaks
 
 GUARDS = 12  # kinds and sources shown; all are in the data
+MOST_RANGES = 8  # shown of one step
 
 
 def text(tables: RenderableType) -> str:
@@ -44,6 +45,15 @@ def render(explanation: "Explanation") -> RenderableType:
     return Group(*parts, "", *_dynamo(explanation))
 
 
+def _ranges(kernel: "KernelStep") -> str:
+    """Returns the kernels that compute a step, with the sizes that each is for. Of many, it names the one in use and the last."""
+    if len(kernel.ranges) <= MOST_RANGES:
+        return f"step {kernel.step} has kernels for ranges of sizes: {'; '.join(kernel.ranges)}"
+    used = [of for of in kernel.ranges if of.startswith(f"{kernel.kernel} ")]
+    named = "; ".join(dict.fromkeys((*used, kernel.ranges[-1])))
+    return f"step {kernel.step} has kernels for {len(kernel.ranges)} ranges of sizes, such as {named}"
+
+
 def _graph(graph: "Graph", p: "Peaks") -> Iterable[RenderableType]:
     after, before = graph.bytes, graph.before
     saved = f", {1 - after / before.bytes:.0%} fewer bytes" if before.bytes > after else ""
@@ -58,7 +68,7 @@ def _graph(graph: "Graph", p: "Peaks") -> Iterable[RenderableType]:
         yield _kernels(graph.kernels, p)
         for kernel in graph.kernels:
             if kernel.ranges:
-                yield Text(f"step {kernel.step} has kernels for ranges of sizes: {'; '.join(kernel.ranges)}")
+                yield Text(_ranges(kernel))
     if graph.externals:
         yield _externals(graph.externals)
     if graph.choices:
