@@ -105,8 +105,9 @@ class ProgramBinding:
                 raise LookupError("there is no code of a kernel that these sizes need")
             runs_step[runs] = True
         rest = self._rest(symbols)
-        number = list(accumulate(runs_step, initial=0))  # of a step among those that run, and of the next one where it does not
-        buffers = tuple(b if b.last < 0 else replace(b, last=number[b.last + 1] - 1) for b in rest.buffers)
+        number = [*accumulate(runs_step, initial=0)]  # of a step among those that run, and of the next one where it does not
+        ends = [*number[1:], number[-1] + 1]  # one past the last step each; a buffer that no step uses ends behind all
+        buffers = tuple(b if b.last < 0 else replace(b, last=ends[b.last] - 1) for b in rest.buffers)
         return replace(rest, steps=tuple(self._step(i)(symbols) for i, runs in enumerate(runs_step) if runs), buffers=buffers)
 
     def _is_ready(self, step: int) -> bool:
