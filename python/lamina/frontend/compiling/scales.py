@@ -19,9 +19,7 @@ from ..fx.destination import Destination
 from . import stored
 from .lowering import Lowering
 from .stored import Built
-from .tuning import UNSEEN
-
-_MEASURED = ("quick", "full")
+from .tuning import UNSEEN, without_measuring
 
 
 def at_scale(
@@ -30,12 +28,10 @@ def at_scale(
     """Returns the program that `built.source` becomes where symbols typically have these values, from the cache or by compiling it;
     None if its results would have other strides, which callers know already."""
     key = _key(built, symbols) if built.key else ""
-    # Measurements during running calls would be wrong.
-    chosen = replace(options, tune="cached" if options.tune in _MEASURED else options.tune)
     with BUILDING, unset_fake_temporarily():
         if key and (entry := Cache().get(key)) is not None and (found := stored.read(entry, gm)) is not None:
             return Built(**vars(found), gpu=built.gpu, cached=True, key=key)
-        made = _compiled(built, symbols, chosen, destination)
+        made = _compiled(built, symbols, without_measuring(options), destination)
     if made is None or not key:
         return made
     made = replace(made, key=key)

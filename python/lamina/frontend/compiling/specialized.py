@@ -30,9 +30,8 @@ from ..fx.sizes import guards_refused, silence_raw_sizes
 from ..rewrites.numbers import inline_sizes
 from .bindable import Bindable
 from .sized import SizedProgram
+from .tuning import without_measuring
 from .worker import WORKER
-
-_MEASURED = ("quick", "full")
 
 Build = Callable[[fx.GraphModule, Options], Bindable]
 
@@ -43,8 +42,7 @@ def compile_specialized(program: SizedProgram, gm: fx.GraphModule, options: Opti
     owner = weakref.ref(program)
     for sizes in sorted(found - {()}):
         silence_raw_sizes()
-        # Measurements during running calls would be wrong.
-        chosen = replace(options, specialize=(), tune="cached" if options.tune in _MEASURED else options.tune)
+        chosen = without_measuring(replace(options, specialize=()))
         with _warned(sizes):
             WORKER.add(partial(_compile, owner, _AtSizes(gm, dict(sizes)), dict(sizes), chosen, build))
 

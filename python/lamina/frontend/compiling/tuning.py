@@ -1,7 +1,7 @@
 """Connects compilations to tuning, which chooses between implementations of hot ops, and reports its choices."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeGuard
 
 import torch
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from lamina.targets.base import Backend
     from lamina.tune.question import Answer, Question
     from lamina.tune.store.store import Store
+
+
+_MEASURED = ("quick", "full")
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,11 @@ class Session:
 
 
 UNSEEN = Session()
+
+
+def without_measuring(options: Options) -> Options:
+    """Returns options that choose kernels by what the store knows: measurements while calls are running would be wrong."""
+    return replace(options, tune="cached" if options.tune in _MEASURED else options.tune)
 
 
 def may_choose(gpu: int | None, options: Options) -> TypeGuard[int]:
