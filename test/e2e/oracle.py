@@ -23,7 +23,7 @@ def compiled(fn: Function, inputs: Sequence[Tensor], options: Options = OPTIONS)
         gm = make_fx(functionalize(_outputs(fn)), decomposition_table=table(), tracing_mode="fake")(*inputs)
         if any(n.op == "call_function" and n.target._schema.is_mutable for n in gm.graph.nodes):  # in a decomposition
             gm = make_fx(functionalize(gm), decomposition_table=table(), tracing_mode="fake")(*inputs)
-    run = compile_graph(gm, inputs, options=options)
+    run = compile_graph(gm, options=options)
     return lambda *tensors: list(run(*tensors))
 
 

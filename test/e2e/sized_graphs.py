@@ -9,8 +9,9 @@ import pytest
 import torch
 from entry_points import BACKEND, NO_CACHE
 from torch import Tensor, nn
+from watched import compiled_programs
 
-from lamina.frontend.compiling import stages
+from lamina.core.program import Program
 
 F = torch.nn.functional
 Make = Callable[[int, int], tuple[Any, ...]]
@@ -39,18 +40,10 @@ class Sized:
 
 
 @pytest.fixture
-def compilations(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
-    """Returns a list that grows by one with each graph that is compiled."""
+def compilations(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Program]]:
+    """Returns a list to which the program of each graph that is compiled is added."""
     torch._dynamo.reset()
-    found: list[int] = []
-    compile_ = stages._compile
-
-    def counted(*args: Any, **kwargs: Any) -> stages.Built:
-        found.append(1)
-        return compile_(*args, **kwargs)
-
-    monkeypatch.setattr(stages, "_compile", counted)
-    yield found
+    yield compiled_programs(monkeypatch)
     torch._dynamo.reset()
 
 

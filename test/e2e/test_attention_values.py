@@ -11,11 +11,11 @@ from attention_forms import FORMS, Form, Model, casts, filled_from_inputs, input
 from oracle import compare
 from pairs import pairwise
 from torch import Tensor, nn
+from watched import compiled_programs, steps_of
 
 import lamina
 from lamina.core.program import Call
 from lamina.frontend.attention import recognize as written_out
-from lamina.frontend.compiling import stages
 
 OPTIONS = {"strict": True, "cache": False}
 F32_INSIDE = (llama, casts)
@@ -145,24 +145,10 @@ class Hidden(nn.Module):
         return self.model(input_ids=tokens, attention_mask=mask)[0]
 
 
-@pytest.fixture
-def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Returns the library calls of the programs that are compiled."""
-    found: list[str] = []
-    compile_ = stages._compile
-
-    def watched(*args: Any, **kwargs: Any) -> stages.Built:
-        built = compile_(*args, **kwargs)
-        found.extend(step.callee for step in built.program.steps if isinstance(step, Call))
-        return built
-
-    monkeypatch.setattr(stages, "_compile", watched)
-    return found
-
-
 @pytest.mark.parametrize("padded", [False, True])
 @pytest.mark.parametrize("make", [bert_model, gpt2_model, llama_model])
-def test_models_of_transformers(make: Callable[[], nn.Module], padded: bool, calls: list[str]) -> None:
+def test_models_of_transformers(make: Callable[[], nn.Module], padded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    programs = compiled_programs(monkeypatch)
     model = Hidden(make()).eval()
     tokens, mask = torch.randint(0, 97, (2, 9)), None
     if padded:
@@ -172,4 +158,4 @@ def test_models_of_transformers(make: Callable[[], nn.Module], padded: bool, cal
         eager, exact = model(tokens, mask), copy.deepcopy(model).double()(tokens, mask)
         found = lamina.compile(model, (tokens, mask), options=OPTIONS)(tokens, mask)
         assert (found - exact).abs().max() <= 4 * (eager - exact).abs().max()
-    assert calls.count(CALLEE) == 2
+    assert [step.callee for step in steps_of(programs) if isinstance(step, Call)].count(CALLEE) == 2

@@ -11,9 +11,11 @@ import torch
 from ahead_of_time import x
 from torch import Tensor, nn
 from torch.export import Dim, ShapesCollection
+from watched import compiled_programs
 
 import lamina
-from lamina.frontend.compiling import sized, stages
+from lamina.core.program import Program
+from lamina.frontend.compiling import sized
 
 OPTIONS = {"cache": False}
 ERROR = lamina.CompileError
@@ -27,12 +29,9 @@ def no_warnings() -> Iterator[None]:
 
 
 @pytest.fixture
-def builds(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+def builds(monkeypatch: pytest.MonkeyPatch) -> list[Program]:
     """Records what is compiled."""
-    found: list[Any] = []
-    build = stages.build
-    monkeypatch.setattr(stages, "build", lambda *args, **kwargs: found.append(made := build(*args, **kwargs)) or made)
-    return found
+    return compiled_programs(monkeypatch)
 
 
 def dynamic(model: Callable[..., Any], inputs: Any, shapes: Any) -> Callable[..., Any]:
@@ -53,7 +52,7 @@ def encoder() -> nn.Module:
 
 
 @pytest.mark.parametrize("make, width", [(mlp, 19), (encoder, 32)])
-def test_one_compilation_serves_all_sizes(builds: list[Any], make: Callable[[], nn.Module], width: int) -> None:
+def test_one_compilation_serves_all_sizes(builds: list[Program], make: Callable[[], nn.Module], width: int) -> None:
     model = make().eval()
     with torch.no_grad():
         compiled = dynamic(model, (x(4, 10, width),), ({0: Dim("batch", max=64), 1: Dim.AUTO},))
@@ -62,7 +61,7 @@ def test_one_compilation_serves_all_sizes(builds: list[Any], make: Callable[[], 
     assert len(builds) == 1
 
 
-def test_gradients_of_all_sizes_come_from_one_compilation(builds: list[Any]) -> None:
+def test_gradients_of_all_sizes_come_from_one_compilation(builds: list[Program]) -> None:
     model = mlp()
     compiled = dynamic(model, (x(4, 10, 19).requires_grad_(),), {"input": (Dim.AUTO, Dim.AUTO, Dim.STATIC)})
     for sizes in ((4, 10), (3, 17), (9, 2)):
@@ -78,7 +77,7 @@ def test_gradients_of_all_sizes_come_from_one_compilation(builds: list[Any]) -> 
     assert len(builds) == 2  # forward and backward
 
 
-def test_sizes_of_0_and_1_are_compiled_apart(builds: list[Any]) -> None:
+def test_sizes_of_0_and_1_are_compiled_apart(builds: list[Program]) -> None:
     model = mlp().eval()
     with torch.no_grad():
         compiled = dynamic(model, (x(1, 10, 19),), ({0: Dim("batch"), 1: Dim("length", min=1)},))
@@ -126,7 +125,7 @@ LAYOUTS: dict[str, Callable[[int, int], Tensor]] = {
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_layouts(builds: list[Any], layout: str) -> None:
+def test_layouts(builds: list[Program], layout: str) -> None:
     model = mlp().eval()
     with torch.no_grad():
         compiled = dynamic(model, (x(4, 10, 19),), ({0: Dim.AUTO, 1: Dim.AUTO},))
@@ -234,7 +233,7 @@ def test_nested_inputs_copies_and_collections() -> None:
             near(compiled, model, x(9, 19))
 
 
-def test_what_no_compilation_serves_is_compiled_per_size(builds: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_no_compilation_serves_is_compiled_per_size(builds: list[Program], monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*args: Any) -> Any:
         raise ERROR("no symbols today")
 

@@ -9,6 +9,8 @@ from sized_graphs import compilations, dynamic
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from lamina.core.program import Program
+
 __all__ = ["compilations"]
 WIDTH, HEADS, SHARED, LONGEST = 64, 4, 2, 32
 EACH = WIDTH // HEADS
@@ -63,7 +65,7 @@ def rotated(x: Tensor, at: Tensor) -> Tensor:
 @torch.no_grad()
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("kind", [Growing, InPlace])
-def test_one_compilation_serves_all_lengths(kind: type[Layer], compilations: list[int]) -> None:
+def test_one_compilation_serves_all_lengths(kind: type[Layer], compilations: list[Program]) -> None:
     model = kind().eval()
     exact, compiled = copy.deepcopy(model).double(), dynamic(model)
     length = 5 if kind is Growing else LONGEST

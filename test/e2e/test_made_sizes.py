@@ -12,6 +12,7 @@ from sized_graphs import compilations, x
 from torch import Tensor
 
 import lamina
+from lamina.core.program import Program
 
 __all__ = ["compilations"]
 
@@ -48,7 +49,7 @@ def ones(a: Tensor) -> Tensor:
 @pytest.mark.parametrize("function", [chosen, selected, twice, product, first, ones])
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.skipif(torch.__version__ < "2.12", reason="torch 2.11 asks more of such sizes")
-def test_what_follows_is_compiled_once(function: Callable[..., Any], dynamic: bool, compilations: list[int]) -> None:
+def test_what_follows_is_compiled_once(function: Callable[..., Any], dynamic: bool, compilations: list[Program]) -> None:
     config = torch._dynamo.config.patch(capture_scalar_outputs=True, capture_dynamic_output_shape_ops=True)
     with config, warnings.catch_warnings(action="error", category=UserWarning):
         warnings.filterwarnings("ignore", module="torch")

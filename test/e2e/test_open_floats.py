@@ -9,8 +9,9 @@ import torch
 from entry_points import BACKEND, NO_CACHE
 from torch import Tensor, fx, nn
 from torch.nn import functional as F
+from watched import compiled_programs
 
-from lamina.frontend.compiling import stages
+from lamina.core.program import Program
 from lamina.frontend.entry import dynamo
 from lamina.frontend.rewrites.numbers import floats
 
@@ -18,17 +19,9 @@ pytestmark = pytest.mark.filterwarnings("ignore:lamina compiles this graph once 
 
 
 @pytest.fixture
-def built(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Returns the graphs that were compiled."""
-    found: list[Any] = []
-    build = stages.build
-
-    def counted(gm: Any, *args: Any, **kwargs: Any) -> Any:
-        found.append(gm)
-        return build(gm, *args, **kwargs)
-
-    monkeypatch.setattr(stages, "build", counted)
-    return found
+def built(monkeypatch: pytest.MonkeyPatch) -> list[Program]:
+    """Returns the programs that were compiled."""
+    return compiled_programs(monkeypatch)
 
 
 def _compiled(model: Any, dynamic: bool | None) -> Any:
@@ -84,7 +77,7 @@ def _reads(x: Tensor, f: float) -> Tensor:
     ],
     ids=["product", "leaky_relu", "result", "full", "clamp", "branch", "item", "huber_loss"],
 )
-def test_a_float_that_changes(model: Callable[..., Any], programs: int, built: list[Any]) -> None:
+def test_a_float_that_changes(model: Callable[..., Any], programs: int, built: list[Program]) -> None:
     compiled = _compiled(model, True)
     for f in (0.5, 0.4, 0.75, 0.3):
         x = torch.randn(5, requires_grad=True)
@@ -135,7 +128,7 @@ def test_floats_of_a_model_are_constants(monkeypatch: pytest.MonkeyPatch) -> Non
     assert taken == [0]
 
 
-def test_a_float_of_a_model_that_changes(built: list[Any]) -> None:
+def test_a_float_of_a_model_that_changes(built: list[Program]) -> None:
     """From its second value on it is an argument: otherwise each new value would be compiled."""
     model = _Scaled()
     compiled = _compiled(model, True)

@@ -11,6 +11,8 @@ from entry_points import same
 from sized_graphs import compilations, dynamic, observed, precise_enough, x
 from torch import Tensor
 
+from lamina.core.program import Program
+
 F = torch.nn.functional
 __all__ = ["compilations"]
 SIZES = ((4, 14), (6, 31), (5, 130), (9, 7), (4, 1001))
@@ -36,7 +38,7 @@ ROUNDED: dict[str, Callable[[Tensor], Any]] = {
 
 @pytest.mark.filterwarnings("error:lamina compiles")
 @pytest.mark.parametrize("name", ROUNDED)
-def test_a_size_is_a_rounded_float(name: str, compilations: list[int]) -> None:
+def test_a_size_is_a_rounded_float(name: str, compilations: list[Program]) -> None:
     function = ROUNDED[name]
     compiled = dynamic(function)
     for sizes in SIZES:
@@ -46,7 +48,7 @@ def test_a_size_is_a_rounded_float(name: str, compilations: list[int]) -> None:
 
 
 @pytest.mark.filterwarnings("error:lamina compiles")
-def test_a_rounded_float_below_0(compilations: list[int]) -> None:
+def test_a_rounded_float_below_0(compilations: list[Program]) -> None:
     """Half of a difference is rounded towards 0, and cuts or pads."""
 
     def centered(a: Tensor) -> Tensor:
@@ -83,7 +85,7 @@ SUMS: dict[str, tuple[Callable[..., Tensor], Callable[[int, int], tuple[Tensor, 
 
 @pytest.mark.filterwarnings("error:lamina compiles")
 @pytest.mark.parametrize("name", SUMS)
-def test_a_view_divides_a_sum_of_sizes(name: str, compilations: list[int]) -> None:
+def test_a_view_divides_a_sum_of_sizes(name: str, compilations: list[Program]) -> None:
     function, make = SUMS[name]
     compiled = dynamic(function)
     for sizes in SIZES:
@@ -110,7 +112,7 @@ BELOW_0: dict[str, Callable[[Tensor, int], Tensor]] = {
 
 @pytest.mark.filterwarnings("error:lamina compiles")
 @pytest.mark.parametrize("name", BELOW_0)
-def test_an_int_is_below_0(name: str, compilations: list[int]) -> None:
+def test_an_int_is_below_0(name: str, compilations: list[Program]) -> None:
     function = BELOW_0[name]
     compiled = dynamic(function)
     for rows, n in ((12, -5), (9, -7), (31, -2), (130, -128), (17, -15)):

@@ -11,6 +11,8 @@ from sized_graphs import compilations, dynamic, precise_enough, x
 from sized_images import Images
 from torch import Tensor, nn
 
+from lamina.core.program import Program
+
 F = torch.nn.functional
 __all__ = ["compilations"]
 
@@ -123,7 +125,7 @@ def found(model: Callable[..., Tensor], parameters: list[Tensor], args: tuple[Te
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
-def test_50_sizes(case: Case, compilations: list[int]) -> None:
+def test_50_sizes(case: Case, compilations: list[Program]) -> None:
     model = case.model().train(case.train)
     precise = copy.deepcopy(model).double()
     compiled = dynamic(model)

@@ -1,15 +1,14 @@
 """Tests that attention of symbolic sizes is one op, as with fixed sizes: one compilation serves all lengths, with eager's
 values."""
 
-from typing import Any
-
 import pytest
 import torch
 from sized_attention import ATTENTIONS, AttentionGraph, tokens
 from sized_graphs import compilations, dynamic, observed
 from torch import Tensor
+from watched import compiled_programs, steps_of
 
-from lamina.frontend.compiling import stages
+from lamina.core.program import Program
 
 __all__ = ["compilations"]
 SIZES = ((3, 300), (2, 2), (5, 65), (1, 1), (2, 513))
@@ -17,7 +16,7 @@ SIZES = ((3, 300), (2, 2), (5, 65), (1, 1), (2, 513))
 
 @pytest.mark.parametrize("train", [False, True], ids=["inference", "training"])
 @pytest.mark.parametrize("graph", ATTENTIONS.values(), ids=ATTENTIONS.keys())
-def test_one_compilation_serves_all_lengths(graph: AttentionGraph, train: bool, compilations: list[int]) -> None:
+def test_one_compilation_serves_all_lengths(graph: AttentionGraph, train: bool, compilations: list[Program]) -> None:
     compiled = dynamic(graph.function)
     for batch, length in SIZES:
         x, lengths = tokens(batch, length, "cpu", torch.float32)
@@ -36,18 +35,11 @@ def test_one_compilation_serves_all_lengths(graph: AttentionGraph, train: bool, 
 @pytest.mark.parametrize("name", [name for name, graph in ATTENTIONS.items() if name != "one query"])
 def test_attention_is_one_kernel(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sizes are large enough for one kernel to be faster; a mask that becomes the causal flag is not computed."""
-    steps: list[str] = []
-    compile_ = stages._compile
-
-    def kept(*args: Any, **kwargs: Any) -> stages.Built:
-        built = compile_(*args, **kwargs)
-        steps.extend(step.name for step in built.program.steps)
-        return built
-
-    monkeypatch.setattr(stages, "_compile", kept)
+    programs = compiled_programs(monkeypatch)
     torch._dynamo.reset()
     x, lengths = tokens(3, 700, "cpu", torch.float32)
     dynamic(ATTENTIONS[name].function)(x, lengths)
+    steps = [step.name for step in steps_of(programs)]
     assert sum("attention" in step for step in steps) == 1
     made = {step for step in steps if "attention" not in step}
     assert made <= {"copy"} or not ATTENTIONS[name].causal  # to eager's layout

@@ -12,6 +12,7 @@ from sized_graphs import GRAPHS, compilations, dynamic, leaves, observed, sweep,
 from sized_images import IMAGES
 from torch import Tensor
 
+from lamina.core.program import Program
 from lamina.frontend.compiling.sized import BOUND, SizedProgram
 
 F = torch.nn.functional
@@ -25,14 +26,14 @@ WITHOUT_CALLS = """write_every_third train_slice_step divided_by_sizes train_gro
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("name", [*GRAPHS, *IMAGES])
-def test_one_compilation_serves_all_sizes(name: str, compilations: list[int]) -> None:
+def test_one_compilation_serves_all_sizes(name: str, compilations: list[Program]) -> None:
     graph = (GRAPHS | IMAGES)[name]
     sweep(graph, dynamic(graph.function, strict=name in WITHOUT_CALLS))
     assert len(compilations) == graph.programs
 
 
 @pytest.mark.parametrize("graph", ["softmax", "linear", "cat_rows", "view_heads", "train_mlp"])
-def test_sizes_of_0_and_1_compile_apart(graph: str, compilations: list[int]) -> None:
+def test_sizes_of_0_and_1_compile_apart(graph: str, compilations: list[Program]) -> None:
     """Dynamo specializes 0 and 1; the program for all other sizes stays."""
     case = GRAPHS[graph]
     compiled = dynamic(case.function)
@@ -47,7 +48,7 @@ def test_sizes_of_0_and_1_compile_apart(graph: str, compilations: list[int]) -> 
     same(observed(compiled, leaves(args), False), observed(case.function, leaves(args), False))
 
 
-def test_sizes_may_become_0(compilations: list[int]) -> None:
+def test_sizes_may_become_0(compilations: list[Program]) -> None:
     """A size that depends on two symbols has no known lower bound."""
     compiled = dynamic(lambda a, b: a[:, b.shape[0] :].sum(1))
     for b, n in ((4, 7), (8, 13), (5, 5), (6, 9)):
@@ -55,7 +56,7 @@ def test_sizes_may_become_0(compilations: list[int]) -> None:
         same(compiled(*args), args[0][:, b:].sum(1))
 
 
-def test_the_sign_of_an_index_is_guarded(compilations: list[int]) -> None:
+def test_the_sign_of_an_index_is_guarded(compilations: list[Program]) -> None:
     def after(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
         return a[:, b.shape[0] - 6 :].sum(1), a[:, b.shape[0] - 6] * 2
 
@@ -81,7 +82,7 @@ INTS: dict[str, Callable[[Tensor, int], Tensor]] = {
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("function", INTS.values(), ids=INTS.keys())
-def test_an_int_that_becomes_a_size_may_be_0_or_1(function: Callable[..., Tensor], compilations: list[int]) -> None:
+def test_an_int_that_becomes_a_size_may_be_0_or_1(function: Callable[..., Tensor], compilations: list[Program]) -> None:
     compiled = dynamic(function)
     for rows, n in ((12, 4), (9, 7), (12, 0), (31, 1), (9, 2), (17, 9)):
         a = x(rows, rows)
@@ -101,7 +102,7 @@ SIGNED: dict[str, Callable[[Tensor, int], Tensor]] = {
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("function", SIGNED.values(), ids=SIGNED.keys())
 def test_an_int_that_might_be_negative_needs_no_compilation_of_its_own(
-    function: Callable[..., Tensor], compilations: list[int]
+    function: Callable[..., Tensor], compilations: list[Program]
 ) -> None:
     """There must be no guard on its sign; `model(x, logits_to_keep=0)` has such an int."""
     compiled = dynamic(function)
@@ -112,7 +113,7 @@ def test_an_int_that_might_be_negative_needs_no_compilation_of_its_own(
 
 
 @pytest.mark.filterwarnings("error")
-def test_an_int_divides_a_size_that_is_rounded_to_its_multiple(compilations: list[int]) -> None:
+def test_an_int_divides_a_size_that_is_rounded_to_its_multiple(compilations: list[Program]) -> None:
     def blocks(a: Tensor, n: int) -> tuple[Tensor, Tensor]:
         whole = a[: a.shape[0] - a.shape[0] % n].view(-1, n, a.shape[1])
         return whole.sum(1), F.pad(a, (0, 0, 0, -a.shape[0] % n)).view(-1, n, a.shape[1]).sum(1)
@@ -124,7 +125,7 @@ def test_an_int_divides_a_size_that_is_rounded_to_its_multiple(compilations: lis
     assert len(compilations) <= 2  # torch asks whether there is a rest
 
 
-def test_plans_of_sizes_are_bounded(compilations: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plans_of_sizes_are_bounded(compilations: list[Program], monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond BOUND sizes the least recently used plan is dropped, and computed again when needed."""
     made: list[tuple[SizedProgram, tuple[int, ...]]] = []
     bind = SizedProgram.bind
@@ -142,7 +143,7 @@ def test_plans_of_sizes_are_bounded(compilations: list[int], monkeypatch: pytest
     assert len(made[0][0].programs()) == BOUND and len(compilations) == 1
 
 
-def test_a_graph_compiled_per_size_says_why(compilations: list[int]) -> None:
+def test_a_graph_compiled_per_size_says_why(compilations: list[Program]) -> None:
     """The order in which three factors are rounded is not known."""
 
     def cut(a: Tensor) -> Tensor:
@@ -160,7 +161,7 @@ def test_a_graph_compiled_per_size_says_why(compilations: list[int]) -> None:
 
 
 @pytest.mark.skipif(torch.__version__ < "2.12", reason="torch breaks the graph at a tensor made of a size")
-def test_a_quotient_of_two_sizes_is_a_tensor(compilations: list[int]) -> None:
+def test_a_quotient_of_two_sizes_is_a_tensor(compilations: list[Program]) -> None:
     compiled = dynamic(lambda a: a * torch.div(a.shape[1], 2, rounding_mode="trunc"))
     for b, n in ((6, 11), (3, 130)):
         a = x(b, n)
@@ -193,7 +194,7 @@ UNTRACED = pytest.mark.skipif(torch.__version__ < "2.12", reason="torch 2.11 can
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=UNTRACED if name == "quantile" else ()) for name in NUMBERS])
-def test_numbers_made_of_sizes(name: str, compilations: list[int]) -> None:
+def test_numbers_made_of_sizes(name: str, compilations: list[Program]) -> None:
     """A float computed from sizes can be an op's argument like any other number."""
     compiled = dynamic(NUMBERS[name])
     for b, n in ((4, 6), (5, 9), (7, 11)):
@@ -202,7 +203,7 @@ def test_numbers_made_of_sizes(name: str, compilations: list[int]) -> None:
     assert len(compilations) == 1
 
 
-def test_numbers_made_of_sizes_saved_for_backward(compilations: list[int]) -> None:
+def test_numbers_made_of_sizes_saved_for_backward(compilations: list[Program]) -> None:
     def function(a: Tensor) -> Tensor:
         return a.sin() * (a.shape[0] == a.shape[1]) + a.cos() * (a.shape[0] / 3)
 
@@ -213,7 +214,7 @@ def test_numbers_made_of_sizes_saved_for_backward(compilations: list[int]) -> No
     assert len(compilations) == 2  # forward and backward
 
 
-def test_pads_of_pads_by_sizes(compilations: list[int]) -> None:
+def test_pads_of_pads_by_sizes(compilations: list[Program]) -> None:
     """Upstream folds two pads to one, by a sum of sizes."""
 
     def function(a: Tensor) -> Tensor:
@@ -226,7 +227,7 @@ def test_pads_of_pads_by_sizes(compilations: list[int]) -> None:
     assert len(compilations) == 2
 
 
-def test_rows_cut_or_padded_to_a_length(compilations: list[int]) -> None:
+def test_rows_cut_or_padded_to_a_length(compilations: list[Program]) -> None:
     """A slice has the smaller of a size and a number as its length, sums have bounded rows, and padding adds what is missing to
     that number."""
 
@@ -242,7 +243,7 @@ def test_rows_cut_or_padded_to_a_length(compilations: list[int]) -> None:
 
 
 @pytest.mark.filterwarnings("error")
-def test_statistics_of_few_and_of_many_elements(compilations: list[int]) -> None:
+def test_statistics_of_few_and_of_many_elements(compilations: list[Program]) -> None:
     def function(a: Tensor) -> tuple[Tensor, ...]:
         return F.batch_norm(a, None, None, training=True), F.instance_norm(a), a.var(2), torch.std_mean(a)
 
@@ -254,7 +255,7 @@ def test_statistics_of_few_and_of_many_elements(compilations: list[int]) -> None
 
 
 @pytest.mark.filterwarnings("error")
-def test_columns_padded_to_a_length(compilations: list[int]) -> None:
+def test_columns_padded_to_a_length(compilations: list[Program]) -> None:
     """The columns are an axis of known length, of which the call decides how many elements are padding."""
 
     def function(a: Tensor) -> Tensor:
@@ -266,7 +267,7 @@ def test_columns_padded_to_a_length(compilations: list[int]) -> None:
     assert len(compilations) == 1
 
 
-def test_rows_padded_to_a_multiple_of_a_number(compilations: list[int]) -> None:
+def test_rows_padded_to_a_multiple_of_a_number(compilations: list[Program]) -> None:
     """torch captures a separate graph for sizes that need no padding: these are multiples of the number."""
 
     def function(a: Tensor) -> Tensor:

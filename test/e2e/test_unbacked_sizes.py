@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch._dynamo.decorators import mark_unbacked
 
 import lamina
+from lamina.core.program import Program
 
 F = torch.nn.functional
 __all__ = ["compilations"]
@@ -79,7 +80,7 @@ def named(names: Iterable[str]) -> list[Any]:
 
 @pytest.mark.filterwarnings("error:lamina")
 @pytest.mark.parametrize("name", named(CASES))
-def test_one_compilation_serves_all_sizes(name: str, compilations: list[int]) -> None:
+def test_one_compilation_serves_all_sizes(name: str, compilations: list[Program]) -> None:
     graph = (GRAPHS | IMAGES)[name]
     sweep(graph, unbacked(graph.function, varying(graph.make)), all_sizes=MADE_OF.get(name, SIZES))
     assert len(compilations) == 1 + graph.train
@@ -147,13 +148,13 @@ HAS_ELEMENTS = ("causal", "train_causal", "convolution_net", "train_convolution_
 
 @pytest.mark.filterwarnings("error:lamina")
 @pytest.mark.parametrize("name", named(MODELS))
-def test_one_compilation_of_a_model_serves_all_sizes(name: str, compilations: list[int]) -> None:
+def test_one_compilation_of_a_model_serves_all_sizes(name: str, compilations: list[Program]) -> None:
     graph = MODELS[name]
     sweep(graph, unbacked(graph.function, varying(graph.make)), all_sizes=ROWS if name in HAS_ELEMENTS else SIZES)
     assert len(compilations) == 1 + graph.train
 
 
-def test_undefined_values_are_eagers(compilations: list[int]) -> None:
+def test_undefined_values_are_eagers(compilations: list[Program]) -> None:
     """The variance of one row, and the mean of no rows."""
     compiled = unbacked(lambda a: (a.var(0), a.mean(0)), [[0]])
     for n in (5, 1, 0, 2):
@@ -163,7 +164,7 @@ def test_undefined_values_are_eagers(compilations: list[int]) -> None:
     assert len(compilations) == 1
 
 
-def test_rows_without_elements_are_captured_apart(compilations: list[int]) -> None:
+def test_rows_without_elements_are_captured_apart(compilations: list[Program]) -> None:
     compiled = unbacked(lambda a: a.exp().sum(-1), [[0, 1]])
     for sizes in ((4, 7), (4, 0), (3, 9), (0, 0)):
         a = x(*sizes)
@@ -217,7 +218,7 @@ def loss_of_tokens(a: Tensor, target: Tensor) -> Tensor:
 
 @pytest.mark.skipif(BEFORE_2_12, reason="torch 2.11 guards on the elements of a view")
 @pytest.mark.filterwarnings("error:lamina")
-def test_a_view_holds_as_many_elements_as_what_it_views(compilations: list[int]) -> None:
+def test_a_view_holds_as_many_elements_as_what_it_views(compilations: list[Program]) -> None:
     """torch requires products of the arguments' sizes to be equal, which relates no two of the sizes."""
     compiled = unbacked(loss_of_tokens, [[0, 1], [0, 1]])
     for b, n in ((3, 5), (1, 7), (6, 4)):
@@ -261,7 +262,7 @@ def test_the_first_calls_sizes_are_typical(given: int | None, typical: int) -> N
     assert [found.at({"a": {0: n}}).graphs[0].outcome for n in (0, 1, 600)] == ["new", "new", "refused"]
 
 
-def test_an_index_of_unknown_sign_is_not_guessed(compilations: list[int]) -> None:
+def test_an_index_of_unknown_sign_is_not_guessed(compilations: list[Program]) -> None:
     compiled = torch.compile(lambda a, b: a[:, b.shape[0] - 3 :].sum(1), backend=BACKEND, options=NO_CACHE)
     for b in (7, 5, 2, 3, 0):
         a, c = x(4, 9), x(b)
@@ -281,7 +282,7 @@ def test_an_index_of_unknown_sign_is_not_guessed(compilations: list[int]) -> Non
     ],
     ids=["floor", "remainder", "fmod", "trunc", "an expression"],
 )
-def test_integers_divided_by_a_size(divide: Callable[..., Tensor], dtype: torch.dtype, compilations: list[int]) -> None:
+def test_integers_divided_by_a_size(divide: Callable[..., Tensor], dtype: torch.dtype, compilations: list[Program]) -> None:
     def fn(y: Tensor, a: Tensor) -> Tensor:
         return divide(y, a.shape[0])
 

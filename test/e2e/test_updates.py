@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from watched import compiled_programs, steps_of
 
 import lamina
-from lamina.frontend.compiling import stages
+from lamina.core.program import Call, Program
 
 Update = Callable[[Tensor, Tensor, Tensor], Any]
 
@@ -103,19 +104,10 @@ def cache(kind: str) -> Tensor:
 
 
 @pytest.fixture
-def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Returns what the compiled programs call, and the names of their launches."""
-    found: list[str] = []
-    compile_ = stages._compile
-
-    def kept(*args: Any, **kwargs: Any) -> stages.Built:
-        built = compile_(*args, **kwargs)
-        found.extend(step.callee if hasattr(step, "callee") else step.name for step in built.program.steps)
-        return built
-
-    monkeypatch.setattr(stages, "_compile", kept)
+def programs(monkeypatch: pytest.MonkeyPatch) -> list[Program]:
+    """Returns the programs that are compiled."""
     monkeypatch.setenv("LAMINA_CACHE", "0")
-    return found
+    return compiled_programs(monkeypatch)
 
 
 def compiled(entry_point: str, fn: Update, given: tuple[Tensor, ...]) -> Update:
@@ -128,7 +120,7 @@ def compiled(entry_point: str, fn: Update, given: tuple[Tensor, ...]) -> Update:
 
 @pytest.mark.parametrize("entry_point", ["torch.compile", "dynamic", "lamina.compile"])
 @pytest.mark.parametrize("name", [*IN_PLACE, *COPIED])
-def test_the_argument_has_its_new_value(name: str, entry_point: str, steps: list[str]) -> None:
+def test_the_argument_has_its_new_value(name: str, entry_point: str, programs: list[Program]) -> None:
     fn, at = (IN_PLACE | COPIED)[name], torch.tensor([5, 0, 31])
     run = compiled(entry_point, fn, (cache(""), at, torch.randn(3, 3, 8)))
     for _ in range(3):
@@ -142,6 +134,7 @@ def test_the_argument_has_its_new_value(name: str, entry_point: str, steps: list
         own.zero_()
         for mine, theirs in zip(torch.utils._pytree.tree_leaves(found), torch.utils._pytree.tree_leaves(want), strict=True):
             torch.testing.assert_close(mine, theirs)
+    steps = [step.callee if isinstance(step, Call) else step.name for step in steps_of(programs)]
     called = [step for step in steps if step.startswith("aten.")]
     if name == "given back":  # by AOTAutograd, as argument
         assert entry_point == "lamina.compile" or steps[0] == "index_copy"

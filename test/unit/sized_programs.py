@@ -55,7 +55,7 @@ def launches(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Launch]]:
         return lambda *given: tuple(Simulated(module, built.program, printed)(*unboxed(given)))
 
     monkeypatch.setattr(NvvmBackend, "compile", compiling)
-    monkeypatch.setattr(stages, "_loaded", loaded)
+    monkeypatch.setattr(stages, "load", loaded)
     yield found
     torch._dynamo.reset()
 
@@ -64,13 +64,13 @@ def launches(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Launch]]:
 def kernels(launches: list[Launch], monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Runs programs in the simulators; the kernels of those that were bound so far."""
     found: list[str] = []
-    load = stages._loaded
+    load = stages.load
 
     def loaded(built: stages.Built, *others: Any) -> Any:
         found.extend(s.kernel for s in built.program.steps if isinstance(s, Launch))
         return load(built, *others)
 
-    monkeypatch.setattr(stages, "_loaded", loaded)
+    monkeypatch.setattr(stages, "load", loaded)
     return found
 
 

@@ -3,7 +3,6 @@
 import random
 import re
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import torch
@@ -11,12 +10,12 @@ from random_graphs import CALLS, random_graph
 from reference import run
 from test_plan import planned
 from torch import nn
+from watched import compiled_programs
 
 from lamina.core.binding.arena import ALIGN
 from lamina.core.binding.bind import MOST_BYTES, bind_program
 from lamina.core.program import Buffer, Launch, Program, Ref
 from lamina.core.sizes import Size, SizeLike, evaluate, minimum
-from lamina.frontend.compiling import stages
 from lamina.frontend.entry.dynamo import backend
 
 S, T = Size.of("s0", 8), Size.of("s1", 128)
@@ -136,15 +135,7 @@ def test_memory_beyond_64_bits_is_an_error() -> None:
 
 def backward_of(model: nn.Module, x: torch.Tensor, dynamic: bool, monkeypatch: pytest.MonkeyPatch) -> Program:
     """The program of a training step's backward pass, which has more steps than that of the forward pass."""
-    found: list[Program] = []
-    build = stages.build
-
-    def spy(*args: Any, **kwargs: Any) -> stages.Built:
-        built = build(*args, **kwargs)
-        found.append(built.program)
-        return built
-
-    monkeypatch.setattr(stages, "build", spy)
+    found = compiled_programs(monkeypatch)
     torch._dynamo.reset()
     torch.compile(model, backend=backend, options={"cache": False}, dynamic=dynamic)(x).sum().backward()
     monkeypatch.undo()

@@ -9,9 +9,9 @@ import pytest
 import torch
 from sized_programs import OPTIONS, compiled, launches
 from torch import Tensor, nn
+from watched import compiled_programs, steps_of
 
-from lamina.core.program import Call, Launch, Ref
-from lamina.frontend.compiling import stages
+from lamina.core.program import Call, Launch, Program, Ref
 from lamina.passes.families.choice import Choice
 from lamina.passes.families.gemm.family import ProductProblem
 from lamina.schedules.contraction import GemmConfig
@@ -39,18 +39,9 @@ def not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def steps(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The steps of the programs that are compiled."""
-    found: list[Any] = []
-    compile_ = stages._compile
-
-    def watched(*args: Any, **kwargs: Any) -> stages.Built:
-        built = compile_(*args, **kwargs)
-        found.extend(built.program.steps)
-        return built
-
-    monkeypatch.setattr(stages, "_compile", watched)
-    return found
+def programs(monkeypatch: pytest.MonkeyPatch) -> list[Program]:
+    """The programs that are compiled."""
+    return compiled_programs(monkeypatch)
 
 
 def images(*shape: int) -> Tensor:
@@ -101,7 +92,7 @@ SIZES = ((2, 9, 10), (3, 8, 8), (4, 5, 17), (5, 6, 5), (7, 11, 29))
 @pytest.mark.filterwarnings("error")  # such as that it is compiled per size
 @pytest.mark.parametrize("name", STRIPS)
 @pytest.mark.parametrize("pixels", [True, False])
-def test_strips(name: str, pixels: bool, launches: list[Launch], steps: list[Any]) -> None:
+def test_strips(name: str, pixels: bool, launches: list[Launch], programs: list[Program]) -> None:
     """Height and width in pixels are symbolic, too."""
     model, channels = STRIPS[name]
     model = model.eval().to(BF16).to(memory_format=LAST)
@@ -111,8 +102,8 @@ def test_strips(name: str, pixels: bool, launches: list[Launch], steps: list[Any
         if not pixels:
             torch._dynamo.mark_dynamic(x, 0)
         agrees(model, run, x)
-    assert not [s for s in steps if isinstance(s, Call)]
-    assert len({s.name for s in steps if isinstance(s, Launch)}) <= 3  # each perhaps by kernels for ranges of sizes
+    assert not [s for s in steps_of(programs) if isinstance(s, Call)]
+    assert len({s.name for s in steps_of(programs) if isinstance(s, Launch)}) <= 3  # each perhaps by kernels for ranges of sizes
 
 
 class Layer(nn.Module):
@@ -169,23 +160,23 @@ STEMS: dict[str, Callable[[], nn.Module]] = {
 @pytest.mark.filterwarnings("error")
 @pytest.mark.usefixtures("not_compiled")
 @pytest.mark.parametrize("name", STEMS)
-def test_stems(name: str, launches: list[Launch], steps: list[Any]) -> None:
+def test_stems(name: str, launches: list[Launch], programs: list[Program]) -> None:
     """One program handles 16 channels, or patches as rows, at all sizes, including the remainder of an image."""
     model = nn.Sequential(STEMS[name](), nn.Hardswish()).eval().to(BF16).to(memory_format=LAST)
     run = compiled(model)
     for n, h, w in ((2, 20, 24), (3, 21, 27), (2, 23, 22)):
         agrees(model, run, images(n, 3, h, w))
-    (call,) = (s for s in steps if isinstance(s, Call))
+    (call,) = (s for s in steps_of(programs) if isinstance(s, Call))
     inner = [a.shape[1] for a in call.args if isinstance(a, Ref) and len(a.shape) > 1]
     assert inner == ([48, 16] if name == "patches" else [16, 16]) and not launches
 
 
 @pytest.mark.filterwarnings("error")  # such as that it is compiled per size
-def test_norm_and_relu_of_a_library_s_convolution(steps: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_norm_and_relu_of_a_library_s_convolution(programs: list[Program], monkeypatch: pytest.MonkeyPatch) -> None:
     """cuDNN's call computes both, as it does with known sizes."""
     torch._dynamo.reset()
     model = nn.Sequential(nn.Conv2d(64, 64, 3, padding=1, bias=False), nn.BatchNorm2d(64), nn.ReLU())
     model = model.eval().to(BF16).to(memory_format=LAST)
     with torch.no_grad():
         compiled(model)(images(2, 64, 9, 10))
-    assert [s.callee for s in steps if isinstance(s, Call)] == ["aten.cudnn_convolution_relu.default"]
+    assert [s.callee for s in steps_of(programs) if isinstance(s, Call)] == ["aten.cudnn_convolution_relu.default"]

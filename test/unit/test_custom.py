@@ -257,8 +257,8 @@ def test_training() -> None:
     """The forward op is the user's kernel; gradients are the op's own."""
     seen: list[stages.Built] = []
 
-    def keep(gm: fx.GraphModule, inputs: Sequence[Any], **given: Any) -> Any:
-        seen.append(stages.build(gm, inputs, **given))
+    def keep(gm: fx.GraphModule, **given: Any) -> Any:
+        seen.append(stages.build(gm, **given))
         return gm.forward
 
     kernels = (gelu_of(),)
@@ -274,8 +274,8 @@ def test_dynamo_with_a_kernel_of_the_process() -> None:
     seen: list[stages.Built] = []
 
     def backend(gm: fx.GraphModule, inputs: Sequence[Any]) -> Any:
-        def keep(gm: fx.GraphModule, inputs: Sequence[Any], **given: Any) -> Any:
-            seen.append(stages.build(gm, inputs, **given))
+        def keep(gm: fx.GraphModule, **given: Any) -> Any:
+            seen.append(stages.build(gm, **given))
             return lambda *args: [torch.zeros(64)]
 
         return autograd(gm, inputs, options=with_registered(Options(cache=False)), target=TARGET, compile=keep)

@@ -193,8 +193,8 @@ def test_by_dynamo(training: bool) -> None:
     kernels = (gated_of(), norm_of(lambda x, w: F.rms_norm(x, (x.shape[-1],), w, 1e-6)))
 
     def backend(gm: fx.GraphModule, inputs: Sequence[Any]) -> Any:
-        def keep(gm: fx.GraphModule, inputs: Sequence[Any], **given: Any) -> Any:
-            seen.append(stages.build(gm, inputs, **given))
+        def keep(gm: fx.GraphModule, **given: Any) -> Any:
+            seen.append(stages.build(gm, **given))
             return gm.forward
 
         return autograd(gm, inputs, options=Options(kernels=kernels, cache=False), target=TARGET, compile=keep)

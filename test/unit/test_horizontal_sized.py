@@ -10,9 +10,9 @@ import torch
 import torch.nn.functional as F
 from sized_programs import OPTIONS, compiled, launches
 from torch import Tensor, nn
+from watched import loaded_programs
 
 from lamina.core.program import Launch, Program
-from lamina.frontend.compiling import stages
 from lamina.targets import registry
 
 __all__ = ["launches"]
@@ -22,16 +22,8 @@ Make = Callable[[int, int], tuple[Tensor, ...]]
 @pytest.fixture
 def programs(monkeypatch: pytest.MonkeyPatch) -> list[Program]:
     """Returns a list to which each program that is loaded is added, bound to its sizes."""
-    found: list[Program] = []
-    load = stages._loaded
-
-    def watched(built: stages.Built, *others: Any) -> Any:
-        found.append(built.program)
-        return load(built, *others)
-
-    monkeypatch.setattr(stages, "_loaded", watched)
     torch._dynamo.reset()
-    return found
+    return loaded_programs(monkeypatch)
 
 
 def _route_to_triton(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ import pytest
 import torch
 from sized_programs import compiled, launches
 from torch import Tensor
+from watched import loaded_programs
 
 from lamina.core.binding import bind
 from lamina.core.options import Options
@@ -141,18 +142,12 @@ def draws(x: Tensor, y: Tensor) -> Tensor:
 def test_positions_that_no_tensor_has_count_too(kernel: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A kernel may compute positions that need 64 bits though no tensor is that large: such calls use the 64-bit variant."""
     torch._dynamo.reset()
-    counted: list[set[int]] = []
-    load = stages._loaded
-
-    def loaded(built: stages.Built, *others: Any) -> Any:
-        counted.append({s.size_bytes for s in built.program.steps if isinstance(s, Launch) and s.sizes})
-        return load(built, *others)
-
-    monkeypatch.setattr(stages, "_loaded", loaded)
+    programs = loaded_programs(monkeypatch)
     run = torch.compile(kernel, backend="lamina", dynamic=True, options={"target": "null:nvvm:sm_90a", "cache": False})
     run(torch.randn(6), torch.randn(11))
     run(torch.randn(1 << 14), torch.randn(1 << 15))
     run(torch.randn(1 << 15), torch.randn((1 << 15) + 1))
+    counted = [{s.size_bytes for s in program.steps if isinstance(s, Launch) and s.sizes} for program in programs]
     assert counted == [{4}, {4}, {8}]
 
 

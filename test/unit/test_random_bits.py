@@ -182,9 +182,9 @@ def test_one_call_draws_all_seeds() -> None:
 def test_backward_gets_seeds_and_no_masks() -> None:
     graphs: list[fx.GraphModule] = []
 
-    def keep(gm: fx.GraphModule, inputs: Any, **options: Any) -> Callable[..., Any]:
+    def keep(gm: fx.GraphModule, **options: Any) -> Callable[..., Any]:
         graphs.append(gm)
-        return stages.compile_graph(gm, inputs, **options)
+        return stages.compile_graph(gm, **options)
 
     model = nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.3), nn.LayerNorm(8), nn.GELU(), nn.Dropout(0.2))
     x = torch.randn(16, 8)

@@ -7,9 +7,10 @@ import pytest
 import torch
 from sized_programs import TARGET, compiled, kernels, launches
 from torch import Tensor
+from watched import loaded_programs, steps_of
 
 from lamina.core.program import Launch
-from lamina.frontend.compiling import bindable, stages
+from lamina.frontend.compiling import bindable
 from lamina.frontend.compiling.worker import WORKER, finish
 from lamina.targets.nvvm.backend import NvvmBackend
 
@@ -134,14 +135,7 @@ def test_deterministic_calls_wait_for_their_kernels(kernels: list[str]) -> None:
 
 def test_kernels_of_later_calls_get_what_they_need(monkeypatch: pytest.MonkeyPatch) -> None:
     """The product's kernel for few rows is launched with the shared memory that its compiler reports."""
-    found: list[Launch] = []
-    load = stages._loaded
-
-    def loaded(built: stages.Built, *others: Any) -> Any:
-        found.extend(s for s in built.program.steps if isinstance(s, Launch))
-        return load(built, *others)
-
-    monkeypatch.setattr(stages, "_loaded", loaded)
+    programs = loaded_programs(monkeypatch)
     torch._dynamo.reset()
     linear = torch.nn.Linear(256, 512, dtype=torch.bfloat16)
     run = compiled(lambda x: F.gelu(linear(x)))
@@ -149,6 +143,7 @@ def test_kernels_of_later_calls_get_what_they_need(monkeypatch: pytest.MonkeyPat
         with torch.no_grad():
             run(torch.randn(2, rows // 2, 256, dtype=torch.bfloat16))
         finish()
+    found = [step for step in steps_of(programs) if isinstance(step, Launch)]
     assert "_to_" in found[-1].kernel and all(launch.shared > 0 for launch in found)
 
 
@@ -189,7 +184,7 @@ def test_the_first_call_compiles_what_it_needs(kernels: list[str], monkeypatch: 
         return made
 
     monkeypatch.setattr(NvvmBackend, "compile", compiling)
-    monkeypatch.setattr(WORKER, "add", lambda task: None)
+    monkeypatch.setattr(WORKER, "add", lambda owner, task: None)
     run = compiled(KERNELS["softmax"])
     for shape in ((3, 1000), (3, 70), (3, 500), (40, 5), (7, 2)):
         x = torch.randn(shape)

@@ -10,9 +10,9 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd.graph import saved_tensors_hooks
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
+from watched import compiled_programs
 
 from lamina.frontend.calls.saved import own_results
-from lamina.frontend.compiling import stages
 from lamina.frontend.compiling.worker import finish
 from lamina.frontend.decompositions.eager_layout import has_strides
 from lamina.frontend.fx.aliases import classify
@@ -234,19 +234,12 @@ class Pooled(nn.Module):
 
 
 def test_only_what_is_read_by_strides_gets_eagers(monkeypatch: pytest.MonkeyPatch) -> None:
-    saved, build = list[tuple[int, ...]](), stages.build
-
-    def note(*given: Any, **named: Any) -> Any:
-        built = build(*given, **named)
-        saved.append(built.program.saved)
-        return built
-
-    monkeypatch.setattr(stages, "build", note)
+    programs = compiled_programs(monkeypatch)
     model, x = Pooled(), torch.randn(2, 4, 9, 7).to(memory_format=torch.channels_last)
     exact = Pooled().double()
     exact.load_state_dict(model.state_dict())
     found, wanted = (outcome(m, x) for m in (torch.compile(model, backend="lamina", options={"cache": False}), exact))
-    assert saved[0]
+    assert programs[0].saved
     for mine, right in zip(found, wanted, strict=True):
         torch.testing.assert_close(mine.double(), right, rtol=1e-4, atol=1e-4)
 

@@ -33,13 +33,13 @@ def checked(run: Callable[[Tensor], Tensor], function: Callable[[Tensor], Tensor
 def programs(launches: list[Launch], monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The number of kernels of each call so far."""
     found: list[int] = []
-    load = stages._loaded
+    load = stages.load
 
     def loaded(built: stages.Built, *others: Any) -> Any:
         run = load(built, *others)
         return lambda *given: found.append(len(built.program.steps)) or run(*given)
 
-    monkeypatch.setattr(stages, "_loaded", loaded)
+    monkeypatch.setattr(stages, "load", loaded)
     return found
 
 

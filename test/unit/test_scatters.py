@@ -8,9 +8,9 @@ import torch
 import torch.nn.functional as F
 from gpu_programs import Simulated, distributed, tiled
 from torch import Tensor
+from watched import loaded_programs
 
-from lamina.core.program import Launch, Program
-from lamina.frontend.compiling import stages
+from lamina.core.program import Launch
 from lamina.runtime.spec import spec_of
 from lamina.targets.triton.text import print_kernel
 
@@ -143,9 +143,7 @@ def test_an_index_out_of_range_is_an_error_and_stores_nothing() -> None:
 def test_an_argument_that_a_kernel_writes_is_marked(monkeypatch: pytest.MonkeyPatch) -> None:
     """A copy of the argument, made because it is not aligned or because a recording stages it, must not be written instead of
     it."""
-    programs: list[Program] = []
-    loaded = stages._loaded
-    monkeypatch.setattr(stages, "_loaded", lambda built, *of: (programs.append(built.program), loaded(built, *of))[1])
+    programs = loaded_programs(monkeypatch)
     torch._dynamo.reset()
 
     def update(cache: Tensor, new: Tensor, at: Tensor) -> Tensor:

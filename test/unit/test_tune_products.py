@@ -260,7 +260,7 @@ def test_layers_and_entry_points_ask_the_same(monkeypatch: pytest.MonkeyPatch) -
     def through_dynamo(gm: torch.fx.GraphModule, given: list[Tensor]) -> object:
         return autograd(gm, given, options=options, target=TARGET, compile=built)
 
-    def built(gm: torch.fx.GraphModule, given: list[Tensor], **_: object) -> object:
+    def built(gm: torch.fx.GraphModule, **_: object) -> object:
         stages.build(gm, options=options, target=TARGET)
         return gm
 

@@ -43,10 +43,10 @@ class Watch:
     def timed(self, compiler: Compiler) -> Compiler:
         """Wraps a compiler so that its time, and that of the first calls of its results, is added up."""
 
-        def compile(gm: fx.GraphModule, inputs: Sequence[Any], **options: Any) -> Callable[..., Any]:
+        def compile(*graph: Any, **options: Any) -> Callable[..., Any]:
             """Compiles a graph and adds up the seconds."""
             start = time.perf_counter()
-            run = compiler(gm, inputs, **options)
+            run = compiler(*graph, **options)
             self.compile += time.perf_counter() - start
             return self._timed_once(run)
 

@@ -1,7 +1,7 @@
 """Measures every tuning candidate for the hot ops of a graph, to judge the cost models, which choose without measuring."""
 
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -42,9 +42,9 @@ def choices_of(graph: DrawnGraph, seed: int, runner: Callable[..., Callable[[], 
     with tempfile.TemporaryDirectory(prefix="lamina-cliffs-") as folder:
         session = Session(Store(Path(folder) / "tuning.json"), watch=watch, answered=found.append)
 
-        def compile(gm: fx.GraphModule, inputs: Sequence[Any], *, options: lamina.Options, **given: Any) -> Callable[..., Any]:
+        def compile(gm: fx.GraphModule, *, options: lamina.Options, **given: Any) -> Callable[..., Any]:
             """Compiles a graph for its choices, and runs it by eager."""
-            stages.build(gm, inputs, options=options, session=session)
+            stages.build(gm, options=options, session=session)
 
             def run(*arguments: Any) -> Any:  # AOTAutograd passes one list, a direct caller of the graph the tensors
                 """Runs the graph by eager."""

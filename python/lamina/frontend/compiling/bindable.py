@@ -1,8 +1,6 @@
 """Binds a compiled program to the sizes of calls, and compiles kernels that it needs for them."""
 
 import threading
-import warnings
-import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -18,7 +16,7 @@ from lamina.core.target import Target
 
 from .later import with_kernels
 from .stored import Built
-from .worker import WORKER
+from .worker import WORKER, warned
 
 Run = Callable[..., Any]
 
@@ -72,20 +70,18 @@ class Bindable:
             return
         self._general_added = True
         if self._bound[1].general():
-            owner = weakref.ref(self)
-            WORKER.add(lambda: compiled._add_general() if (compiled := owner()) is not None else None)
+            WORKER.add(self, Bindable._add_general)
 
     def _add_general(self) -> None:
         self._add(lambda: [name for name in self._bound[1].general() if name not in self._refused], {})
 
     def _add(self, missing: Callable[[], Sequence[str]], typical: Mapping[str, int]) -> bool:
         while names := missing():
-            try:
+            with warned(f"kernel {', '.join(names)}"):
                 self._compile(names, typical)
-            except Exception as error:
-                warnings.warn(f"lamina compiled no kernel {', '.join(names)}: {error}", stacklevel=1)
-                self._refused.update(names)
-                return False
+                continue
+            self._refused.update(names)
+            return False
         return True
 
     def _compile(self, names: Sequence[str], typical: Mapping[str, int]) -> None:

@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
@@ -12,16 +11,13 @@ from lamina.core.program_needs import with_needs
 from lamina.core.sizes import with_hints
 from lamina.core.target import Target
 from lamina.runtime import cubins
-from lamina.runtime.cache import Cache
 
 from ..capture.exclusive import BUILDING
 from . import stored
-
-if TYPE_CHECKING:
-    from .stored import Built
+from .stored import Built
 
 
-def with_kernels(built: "Built", names: Collection[str], symbols: Mapping[str, int]) -> "Built":
+def with_kernels(built: Built, names: Collection[str], symbols: Mapping[str, int]) -> Built:
     """Brings kernels of `built.later` a step nearer to code, and returns the program with them: tiles those that are not, of which
     several kernels may become, for small grids and for large ones; or compiles them. Keeps the program in the cache if it is there.
 
@@ -31,16 +27,14 @@ def with_kernels(built: "Built", names: Collection[str], symbols: Mapping[str, i
     planned = [kernel for kernel in kernels if not kernel.tiled]
     with BUILDING, unset_fake_temporarily():
         found = _tiled(built, planned, symbols) if planned else _compiled(built, kernels)
-    if found.key:
-        Cache().put(found.key, stored.entry_of(found))
-    return found
+    return stored.keep(found, found.key) if found.key else found
 
 
-def _remaining(built: "Built", kernels: Sequence[LaterKernel]) -> tuple[LaterKernel, ...]:
+def _remaining(built: Built, kernels: Sequence[LaterKernel]) -> tuple[LaterKernel, ...]:
     return tuple(kernel for kernel in built.later if kernel not in kernels)
 
 
-def _compiled(built: "Built", kernels: Sequence[LaterKernel]) -> "Built":
+def _compiled(built: Built, kernels: Sequence[LaterKernel]) -> Built:
     """Compiles tile programs."""
     from torch_mlir import ir
 
@@ -58,7 +52,7 @@ def _compiled(built: "Built", kernels: Sequence[LaterKernel]) -> "Built":
     )
 
 
-def _tiled(built: "Built", kernels: Sequence[LaterKernel], symbols: Mapping[str, int]) -> "Built":
+def _tiled(built: Built, kernels: Sequence[LaterKernel], symbols: Mapping[str, int]) -> Built:
     """Tiles kernel functions, and launches what they have become."""
     from torch_mlir import ir
 

@@ -11,7 +11,7 @@ from lamina.core.layout import Layout
 from lamina.core.options import Options
 from lamina.core.program import Program
 from lamina.core.sizes import SizeLike, with_hints, without_hints
-from lamina.runtime.cache import Cache, cache_key
+from lamina.runtime.cache import cache_key
 
 from ..calls.interface import Interface, with_outputs
 from ..capture.exclusive import BUILDING
@@ -29,14 +29,10 @@ def at_scale(
     None if its results would have other strides, which callers know already."""
     key = _key(built, symbols) if built.key else ""
     with BUILDING, unset_fake_temporarily():
-        if key and (entry := Cache().get(key)) is not None and (found := stored.read(entry, gm)) is not None:
-            return Built(**vars(found), gpu=built.gpu, cached=True, key=key)
+        if key and (found := stored.take(key, gm, built.gpu)) is not None:
+            return found
         made = _compiled(built, symbols, without_measuring(options), destination)
-    if made is None or not key:
-        return made
-    made = replace(made, key=key)
-    Cache().put(key, stored.entry_of(made))
-    return made
+    return stored.keep(made, key) if made is not None and key else made
 
 
 def _compiled(built: Built, symbols: Mapping[str, int], options: Options, destination: Destination) -> Built | None:

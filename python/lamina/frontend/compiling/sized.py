@@ -1,11 +1,8 @@
 """Calls programs with symbolic sizes: one compilation, with its own numbers and memory plan for each set of sizes."""
 
-import warnings
-import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, fx
@@ -21,10 +18,8 @@ from ..calls.call import adapt
 from ..capture.size_relations import SizeRelations
 from ..fx.sizes import exact, exact_sizes, symbol_of, unguarded
 from .bindable import Bindable, Run
-from .worker import WORKER
-
-if TYPE_CHECKING:
-    from .stored import Built
+from .stored import Built
+from .worker import WORKER, warned
 
 MOST_SCALES = 3
 """How many more programs a graph gets for sizes of other scales than those that were traced."""
@@ -103,13 +98,13 @@ class SizedProgram(_native.BySizes):
 
     def __init__(
         self,
-        built: "Built",
+        built: Built,
         captured: tuple[Tensor, ...],
         sources: dict[str, SizeSource],
-        load: Callable[["Built"], Run],
-        widen: Callable[[], "Built"],
+        load: Callable[[Built], Run],
+        widen: Callable[[], Built],
         check: Callable[[Mapping[str, int], Sequence[SizeFacts]], None],
-        rescale: Callable[["Built", Mapping[str, int]], "Built | None"],
+        rescale: Callable[[Built, Mapping[str, int]], Built | None],
     ) -> None:
         super().__init__([(s.argument, s.dim, s.of_stride) for s in sources.values()], self.bind, BOUND)
         self.built = built
@@ -128,15 +123,15 @@ class SizedProgram(_native.BySizes):
         """The sizes that each call decides."""
         return tuple(source.symbol for source in self.sources.values() if source.symbol is not None)
 
-    def typical(self) -> "Built":
+    def typical(self) -> Built:
         """Returns the program for the sizes of the call that was traced."""
         return self.at({symbol.name: symbol.typical for symbol in self.symbols})
 
-    def at(self, symbols: Mapping[str, int]) -> "Built":
+    def at(self, symbols: Mapping[str, int]) -> Built:
         """Returns the program for these values of its symbols."""
         return self._bound(symbols)[0]
 
-    def variant_of(self, bound: "Built") -> "Built":
+    def variant_of(self, bound: Built) -> Built:
         """Returns the program that was bound: that for all sizes, one for those of another scale, or one for some of
         Options.specialize."""
         others = (*self.specialized.values(), *self._scales)
@@ -162,30 +157,23 @@ class SizedProgram(_native.BySizes):
                 break
         compiled.add_general_later()
         if missing:
-            self._compile_later(compiled, symbols, sizes)
+            WORKER.add(self, lambda program: program._add_kernels(compiled, symbols, sizes))
         if self._is_outgrown(symbols) and not torch.are_deterministic_algorithms_enabled():
-            self._rescale_later(symbols)
+            WORKER.add(self, lambda program: program._add_scale(symbols))
         if built.interface.only_picks():
             return run, built.interface.inputs
         return adapt(run, built.interface, compiled.captured), None
 
-    def specialize(self, sizes: Mapping[str, int], compiled: "Bindable") -> None:
+    def specialize(self, sizes: Mapping[str, int], compiled: Bindable) -> None:
         """Serves the calls in which symbols have these values by a program of their own from now on."""
         self.specialized = {**self.specialized, frozenset(sizes.items()): compiled}  # calls may be going through the old one
-        for key in self.programs():
-            if sizes.items() <= dict(zip(self._names, key, strict=True)).items():
-                self.renew(key)
+        self._rebind(lambda symbols: sizes.items() <= symbols.items())
 
-    def _compile_later(self, compiled: "Bindable", symbols: Mapping[str, int], sizes: tuple[int, ...]) -> None:
-        """Has kernels compiled on another thread. The next call of these sizes after that has its program bound again."""
-        owner = weakref.ref(self)
-
-        def task() -> None:
-            """Compiles the missing kernels, unless the program is gone."""
-            if (program := owner()) is not None and compiled.add(symbols):
-                program.renew(sizes)
-
-        WORKER.add(task)
+    def _rebind(self, fits: Callable[[Mapping[str, int]], bool]) -> None:
+        """Has programs bound again at the next calls with values of symbols that fit."""
+        for sizes in self.programs():
+            if fits(dict(zip(self._names, sizes, strict=True))):
+                self.renew(sizes)
 
     def _is_outgrown(self, symbols: Mapping[str, int]) -> bool:
         """Returns whether a program for sizes of the scale of these is missing, and may be made."""
@@ -195,40 +183,32 @@ class SizedProgram(_native.BySizes):
             and all(c.outgrown(symbols) for c in (self._narrow, *self._scales))
         )
 
-    def _rescale_later(self, symbols: Mapping[str, int]) -> None:
-        """Has a program for sizes of the scale of these compiled on another thread. It serves their next calls."""
-        owner = weakref.ref(self)
-
-        def task() -> None:
-            """Compiles it, unless there is one by now, or all programs are gone."""
-            if (program := owner()) is not None and program._is_outgrown(symbols):
-                program._add_scale(symbols)
-
-        WORKER.add(task)
+    def _add_kernels(self, compiled: Bindable, symbols: Mapping[str, int], sizes: tuple[int, ...]) -> None:
+        """Compiles the kernels that `compiled` lacks for these values of its symbols. They serve the next calls of these sizes."""
+        if compiled.add(symbols):
+            self.renew(sizes)
 
     def _add_scale(self, symbols: Mapping[str, int]) -> None:
-        try:
+        """Compiles a program for sizes of the scale of these, unless there is one by now. It serves their next calls."""
+        if not self._is_outgrown(symbols):
+            return
+        built = None
+        with warned(f"program for sizes like {listed(symbols)}"):
             built = self._rescale(self.built, symbols)
-        except Exception as error:
-            sizes = ", ".join(f"{name} = {size}" for name, size in symbols.items())
-            warnings.warn(f"lamina compiled no program for sizes like {sizes}: {error}", stacklevel=1)
-            built = None
         if built is None:
             self._may_rescale = False
             return
         self._scales = (*self._scales, Bindable(built, self._narrow.captured, self._narrow.load))
-        for key in self.programs():
-            if self._narrow.outgrown(dict(zip(self._names, key, strict=True))):
-                self.renew(key)
+        self._rebind(self._narrow.outgrown)
 
-    def _of_scale(self, symbols: Mapping[str, int]) -> "Bindable":
+    def _of_scale(self, symbols: Mapping[str, int]) -> Bindable:
         """Returns the program for sizes of the scale of these, or else that of the sizes that were traced."""
         return next((c for c in (self._narrow, *self._scales) if not c.outgrown(symbols)), self._narrow)
 
-    def _bound(self, symbols: Mapping[str, int]) -> "tuple[Built, Bindable]":
+    def _bound(self, symbols: Mapping[str, int]) -> tuple[Built, Bindable]:
         """Returns the program for these values of its symbols, and what it was made of: that for most of these sizes."""
-        fitting = [(len(sizes), compiled) for sizes, compiled in self.specialized.items() if sizes <= symbols.items()]
-        for compiled in (*(c for _, c in sorted(fitting, key=lambda of: -of[0])), self._of_scale(symbols)):
+        fitting = sorted((sizes for sizes in self.specialized if sizes <= symbols.items()), key=len, reverse=True)
+        for compiled in (*(self.specialized[sizes] for sizes in fitting), self._of_scale(symbols)):
             try:
                 return compiled(symbols), compiled
             except Narrow:
@@ -236,13 +216,18 @@ class SizedProgram(_native.BySizes):
         return self._wide()(symbols), self._wide()
 
 
+def listed(sizes: Mapping[str, int]) -> str:
+    """Returns the values of symbols as text: "s0 = 8, s1 = 12"."""
+    return ", ".join(f"{name} = {size}" for name, size in sizes.items())
+
+
 def sized_program(
     gm: fx.GraphModule,
     options: Options,
-    build: "Callable[..., Built]",
-    captured: "Callable[[Built], tuple[Tensor, ...]]",
-    load: "Callable[[Built], Run]",
-    rescale: "Callable[[Built, Mapping[str, int]], Built | None]",
+    build: Callable[..., Built],
+    captured: Callable[[Built], tuple[Tensor, ...]],
+    load: Callable[[Built], Run],
+    rescale: Callable[[Built, Mapping[str, int]], Built | None],
 ) -> SizedProgram:
     """Compiles a graph with symbolic sizes. Raises CompileError if it can be compiled for some sizes only.
 
@@ -252,7 +237,7 @@ def sized_program(
     rescale   see SizedProgram
     """
 
-    def built(chosen: Options) -> "Built":
+    def built(chosen: Options) -> Built:
         """Compiles the graph without adding guards on its sizes."""
         with unguarded(gm.graph):
             return build(options=chosen)

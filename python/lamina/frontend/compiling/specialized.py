@@ -6,10 +6,7 @@ while another thread runs an op in their mode, they are on the device "meta".
 """
 
 import copy
-import warnings
-import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -29,9 +26,9 @@ from ..fx.size_expressions import backed_values
 from ..fx.sizes import guards_refused, silence_raw_sizes
 from ..rewrites.numbers import inline_sizes
 from .bindable import Bindable
-from .sized import SizedProgram
+from .sized import SizedProgram, listed
 from .tuning import without_measuring
-from .worker import WORKER
+from .worker import WORKER, warned
 
 Build = Callable[[fx.GraphModule, Options], Bindable]
 
@@ -39,35 +36,18 @@ Build = Callable[[fx.GraphModule, Options], Bindable]
 def compile_specialized(program: SizedProgram, gm: fx.GraphModule, options: Options, build: Build) -> None:
     """Has programs compiled for the sets of sizes in `options.specialize`, by symbol, as far as the graph has these symbols."""
     found = {tuple((name, size) for name, size in wanted if name in program.sources) for wanted in options.specialize}
-    owner = weakref.ref(program)
-    for sizes in sorted(found - {()}):
+    chosen = without_measuring(replace(options, specialize=()))
+    for sizes in (dict(one) for one in sorted(found - {()})):
         silence_raw_sizes()
-        chosen = without_measuring(replace(options, specialize=()))
-        with _warned(sizes):
-            WORKER.add(partial(_compile, owner, _AtSizes(gm, dict(sizes)), dict(sizes), chosen, build))
+        with warned(f"program for {listed(sizes)}"):
+            WORKER.add(program, partial(_compile, rewriter=_AtSizes(gm, sizes), sizes=sizes, options=chosen, build=build))
 
 
-def _compile(
-    owner: "weakref.ref[SizedProgram]", rewriter: "_AtSizes", sizes: Mapping[str, int], options: Options, build: Build
-) -> None:
-    if owner() is None:
-        return
-    with _warned(sizes.items()):
+def _compile(program: SizedProgram, rewriter: "_AtSizes", sizes: Mapping[str, int], options: Options, build: Build) -> None:
+    with warned(f"program for {listed(sizes)}"):
         graph = rewriter.graph_at_sizes()
         with guards_refused(graph.graph):
-            compiled = build(graph, options)
-        if (program := owner()) is not None:
-            program.specialize(sizes, compiled)
-
-
-@contextmanager
-def _warned(sizes: Iterable[tuple[str, int]]) -> Iterator[None]:
-    """Warns of errors in its body: the program for all sizes goes on serving."""
-    try:
-        yield
-    except Exception as error:
-        text = ", ".join(f"{name} = {size}" for name, size in sizes)
-        warnings.warn(f"lamina compiled no program for {text}: {error}", stacklevel=1)
+            program.specialize(sizes, build(graph, options))
 
 
 def at_sizes(gm: fx.GraphModule, sizes: Mapping[str, int]) -> fx.GraphModule:

@@ -40,7 +40,6 @@ is compiled again."""
 
 def compile_graph(
     gm: fx.GraphModule,
-    example_inputs: Sequence[Any] = (),
     *,
     options: Options | None = None,
     target: str | None = None,
@@ -54,7 +53,7 @@ def compile_graph(
 
     frozen  the arguments whose elements do not change in place
     """
-    compile_whole = partial(_compile, gm, example_inputs, options, target, listener, watch, frozen)
+    compile_whole = partial(_compile, gm, options, target, listener, watch, frozen)
     makers: Sequence[fx.Node] = ()
     try:
         with computed_sizes(gm.graph) as makers:
@@ -69,7 +68,6 @@ def compile_graph(
 
 def _compile(
     gm: fx.GraphModule,
-    example_inputs: Sequence[Any],
     options: Options | None,
     target: str | None,
     listener: Listener | None,
@@ -81,7 +79,7 @@ def _compile(
     compile_one = partial(stages.compile_graph, options=options, target=target, listener=listener, watch=watch)
     parts = split(gm, makers)
     if parts is None:
-        return compile_one(gm, example_inputs, frozen=frozen)
+        return compile_one(gm, frozen=frozen)
     if options is not None and options.strict:
         _refuse(parts)
     if is_sized(gm.graph) and not makers:

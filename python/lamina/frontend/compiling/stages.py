@@ -19,6 +19,7 @@ from lamina.core.options import Options
 from lamina.core.target import Target
 from lamina.runtime.cache import Cache, cache_key
 
+from ..calls.call import adapt
 from ..calls.interface import with_outputs
 from ..calls.saved import note_free_strides, with_strides
 from ..capture.exclusive import BUILDING, COMPILING
@@ -47,7 +48,6 @@ ONE_BY_ONE = Options(cuda_graphs=False)
 
 def compile_graph(
     gm: fx.GraphModule,
-    example_inputs: Sequence[Any] = (),
     *,
     options: Options | None = None,
     target: str | None = None,
@@ -56,29 +56,25 @@ def compile_graph(
     frozen: Collection[int] = (),
 ) -> Callable[..., Any]:
     """Returns a callable for a graph that one program holds: see split.compile_graph, which the entry points call."""
-    from ..calls.call import adapt
-
+    options = options or Options()
+    compiled = partial(build, gm, target=target, watch=watch)
     if is_sized(gm.graph):
-        chosen_options = options or Options()
-        compiled = partial(build, gm, example_inputs, target=target, watch=watch)
-        rescale = partial(at_scale, gm=gm, options=chosen_options, destination=destination_of(target, gm))
-        run = sized_program(
-            gm, chosen_options, compiled, partial(_captured, gm), lambda of: _loaded(of, chosen_options, ()), rescale
-        )
+        rescale = partial(at_scale, gm=gm, options=options, destination=destination_of(target, gm))
+        run = sized_program(gm, options, compiled, partial(_captured, gm), lambda of: load(of, options, ()), rescale)
         note_free_strides(gm, run.built.interface)
-        compile_specialized(run, gm, chosen_options, partial(_built_on_thread, target=target, frozen=frozen))
+        compile_specialized(run, gm, options, partial(_built_on_thread, target=target, frozen=frozen))
         if listener is not None:
             listener(run)
         return run
-    built = build(gm, example_inputs, options=options, target=target, watch=watch)
+    built = compiled(options=options)
     try:
-        executable = _loaded(built, options or Options(), frozen)
+        executable = load(built, options, frozen)
     except Exception:
         if not built.cached:
             raise
         Cache().drop(built.key)  # its code does not load: compile the entry again
-        built = build(gm, example_inputs, options=options, target=target, watch=watch)
-        executable = _loaded(built, options or Options(), frozen)
+        built = compiled(options=options)
+        executable = load(built, options, frozen)
     note_free_strides(gm, built.interface)
     if listener is not None:
         listener(built)
@@ -89,7 +85,7 @@ def _built_on_thread(gm: fx.GraphModule, options: Options, target: str | None, f
     """Compiles a graph on another thread, while one captures."""
     with BUILDING, unset_fake_temporarily():
         built = _build(gm, options, target, None, UNSEEN)
-    return Bindable(built, _captured(gm, built), lambda of: _loaded(of, options, frozen if not is_sized(gm.graph) else ()))
+    return Bindable(built, _captured(gm, built), lambda of: load(of, options, frozen if not is_sized(gm.graph) else ()))
 
 
 def _captured(gm: fx.GraphModule, built: Built) -> tuple[Tensor, ...]:
@@ -101,14 +97,8 @@ def _captured(gm: fx.GraphModule, built: Built) -> tuple[Tensor, ...]:
         return tuple(value.to(f"cuda:{built.gpu}") for value in captured)
 
 
-def _loaded(built: Built, options: Options, frozen: Collection[int]) -> Any:
-    with unset_fake_temporarily():  # Dynamo calls its backends under a fake mode, and constants go to the GPU now
-        return load(built, options, frozen)
-
-
 def build(
     gm: fx.GraphModule,
-    example_inputs: Sequence[Any] = (),
     *,
     options: Options | None = None,
     target: str | None = None,
@@ -125,22 +115,14 @@ def _build(gm: fx.GraphModule, options: Options, target: str | None, watch: Watc
     start = time.perf_counter()
     destination = destination_of(target, gm)
     gm = with_users_patterns(gm, options, destination)
-    cache, graph = Cache() if options.cache else None, b""
-    if cache is not None:
-        graph = fingerprint(gm)
-        key = _key(graph, options, destination)
-        entry = cache.get(key)
-        found = None if entry is None else stored.read(entry, gm)
-        if found is not None:
-            seconds = {"cache": time.perf_counter() - start}
-            return Built(**vars(found), gpu=destination.gpu, cached=True, key=key, seconds=seconds)
-        if entry is not None:
-            cache.drop(key)
+    if not options.cache:
+        return _compile(normalize(gm), options, destination, watch, session)
+    graph = fingerprint(gm)
+    found = stored.take(_key(graph, options, destination), gm, destination.gpu)
+    if found is not None:
+        return replace(found, seconds={"cache": time.perf_counter() - start})
     built = _compile(normalize(gm), options, destination, watch, session)
-    if cache is not None and built.interface.is_storable():
-        built = replace(built, key=_key(graph, options, destination))
-        cache.put(built.key, stored.entry_of(built))
-    return built
+    return stored.keep(built, _key(graph, options, destination)) if built.interface.is_storable() else built
 
 
 def _key(graph: bytes, options: Options, destination: Destination) -> str:
@@ -161,9 +143,10 @@ def load(built: Built, options: Options = ONE_BY_ONE, frozen: Collection[int] = 
     from lamina.runtime.recording.graphs import recorder_for
 
     inputs = {i for i, argument in enumerate(built.interface.inputs) if argument in frozen}
-    executable = Executable(built.program, built, recorder=recorder_for(options), frozen=inputs)
-    if built.gpu is not None:
-        executable.load(built.gpu)  # not at the first call, which may be one that torch captures as a CUDA graph
+    with unset_fake_temporarily():  # Dynamo calls its backends under a fake mode, and constants go to the GPU now
+        executable = Executable(built.program, built, recorder=recorder_for(options), frozen=inputs)
+        if built.gpu is not None:
+            executable.load(built.gpu)  # not at the first call, which may be one that torch captures as a CUDA graph
     return executable
 
 

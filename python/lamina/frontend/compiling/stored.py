@@ -2,7 +2,7 @@
 for."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, get_type_hints
 
 import torch
@@ -14,7 +14,7 @@ from lamina.core.program import Program, When
 from lamina.core.program_check import first_fault
 from lamina.core.program_json import codec
 from lamina.core.sizes import SizeLike, without_hints
-from lamina.runtime.cache import Entry
+from lamina.runtime.cache import Cache, Entry
 from lamina.tune.choice import TunedChoice
 
 from ..calls.interface import Interface
@@ -66,6 +66,24 @@ class Built(Stored):
 
 
 _META = {name: codec(hint) for name, hint in get_type_hints(Stored).items() if name not in ("program", "code")}
+
+
+def take(key: str, gm: fx.GraphModule, gpu: int | None) -> Built | None:
+    """Returns the compiled graph that the cache has under a key. Returns None if there is none, or one that does not fit the graph,
+    which is dropped. gpu: see Built"""
+    cache = Cache()
+    if (entry := cache.get(key)) is None:
+        return None
+    if (found := read(entry, gm)) is None:
+        cache.drop(key)
+        return None
+    return Built(**vars(found), gpu=gpu, cached=True, key=key)
+
+
+def keep(built: Built, key: str) -> Built:
+    """Stores a compiled graph in the cache, and returns it with its key."""
+    Cache().put(key, entry_of(built))
+    return replace(built, key=key)
 
 
 def entry_of(stored: Stored) -> Entry:

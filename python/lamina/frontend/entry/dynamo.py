@@ -66,9 +66,9 @@ def backend(
         return per_size(gm, trace, example_inputs)
 
 
-def _compile_at(sizes: Mapping[str, int] | None, gm: fx.GraphModule, inputs: Sequence[Any], **kwargs: Any) -> Callable[..., Any]:
+def _compile_at(sizes: Mapping[str, int] | None, gm: fx.GraphModule, **kwargs: Any) -> Callable[..., Any]:
     """Compiles a graph for these values of its symbols, where some are given."""
-    return compile_graph(at_sizes(gm, sizes) if sizes else gm, inputs, **kwargs)
+    return compile_graph(at_sizes(gm, sizes) if sizes else gm, **kwargs)
 
 
 def autograd(
@@ -93,16 +93,16 @@ def autograd(
     else:
         open_instance_norms(gm)
 
-    def compiler(graph: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+    def compiler(graph: fx.GraphModule, _: Sequence[Any]) -> Callable[..., Any]:
         """Compiles the forward or backward graph, whose arguments have the strides that the forward graph gives them."""
         take_strides(graph)
-        return compile(graph, inputs, options=options, target=target)
+        return compile(graph, options=options, target=target)
 
-    def without_gradients(graph: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+    def without_gradients(graph: fx.GraphModule, _: Sequence[Any]) -> Callable[..., Any]:
         """Compiles a graph without gradients, with updates in place."""
         frozen = {"frozen": _weights()} if options.freeze_weights else {}
         updated = update_in_place(with_room(graph), *mutated_arguments())
-        return compile(updated, inputs, options=options, target=target, **frozen)
+        return compile(updated, options=options, target=target, **frozen)
 
     inference, training = Watched(without_gradients), WatchedTraining(compiler)
     through = aot_autograd(

@@ -102,7 +102,7 @@ class ExplainBackend:
             self.parts = [part for part in self.parts if part.captured != name]
         return run
 
-    def compile(self, name: str, gm: fx.GraphModule, inputs: Sequence[Any], *, options: Options, **_: Any) -> Callable[..., Any]:
+    def compile(self, name: str, gm: fx.GraphModule, *, options: Options, **_: Any) -> Callable[..., Any]:
         """Compiles a forward or a backward graph, and keeps its parts with their ops before fusion."""
         parts: list[Compiled] = []
         before: dict[int, Unfused] = {}
@@ -119,7 +119,7 @@ class ExplainBackend:
             parts.clear()
             before.clear()
 
-        run = compile_graph(gm, inputs, options=options, target=self.target, listener=listen, watch=watch)
+        run = compile_graph(gm, options=options, target=self.target, listener=listen, watch=watch)
         whole = name + (" backward" if any(n.op == "placeholder" and n.name.startswith("tangents") for n in gm.graph.nodes) else "")
         for i, part in enumerate(parts):
             named = f"{whole}, part {i + 1} of {len(parts)}" if len(parts) > 1 else whole
