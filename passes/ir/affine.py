@@ -5,15 +5,18 @@ run-time index (an expression that loads an index from memory). Divisions and re
 extents; where an axis would have to be split for that, `SplitAxis` says which and how, and the caller traces again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cmp_to_key
 from itertools import count, pairwise
-from typing import Any, Self
+from types import MappingProxyType
+from typing import Any, Self, TypeAlias
 
 from lamina.core.layout import Layout
 from lamina.core.sizes import SizeLike, at_most, below, maximum, minimum, typical
 
+Range: TypeAlias = tuple[SizeLike, SizeLike]
+"""The smallest and the largest value of an index."""
 _SERIALS = count()
 
 
@@ -95,16 +98,16 @@ class Affine:
         """Whether a run-time index is among the terms."""
         return any(not isinstance(t, Axis) for t, _ in self.terms)
 
-    def bounds(self) -> tuple[SizeLike, SizeLike]:
+    def bounds(self, ranges: Mapping[Axis, Range] = MappingProxyType({})) -> Range:
         """Returns the smallest and largest value over all iterations, of which there are some. Only for expressions that are not
-        opaque."""
+        opaque. ranges: of axes that run over a part of their extent."""
         low = high = self.constant
         for axis, c in self.terms:
-            reach = (axis.extent - 1) * c
+            first, last = ranges.get(axis) or (0, axis.extent - 1)
             if at_most(0, c):
-                high = high + reach
+                low, high = low + first * c, high + last * c
             else:
-                low, high = minimum(reach, 0) + low, maximum(reach, 0) + high
+                low, high = minimum(first * c, last * c) + low, maximum(first * c, last * c) + high
         return low, high
 
     def divmod(self, k: SizeLike) -> tuple["Affine", "Affine"]:

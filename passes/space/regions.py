@@ -1,17 +1,17 @@
-"""Divides an axis into regions at the places where bounds begin or cease to hold, so that each bound always or never holds in a
-region.
+"""Divides an axis into regions at the places where bounds begin or cease to hold.
 
-The padding of a row, the parts of a concatenation and the edges of a window's image are such regions.
+The padding of a row, the parts of a concatenation and the edges of a window's image are such regions. Loops over a region need no
+checks of the bounds that it decides.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 
-from lamina.core.sizes import SizeLike, at_most, is_symbolic, maximum, minimum, typical
+from lamina.core.sizes import SizeLike, at_most, below, is_symbolic, maximum, minimum, typical
 
 from ..ir.affine import Affine, Axis
 from ..ir.expressions import Apply, Const, Expr, InBounds, Load, walk
@@ -28,14 +28,42 @@ class AxisRegion:
     """Elements of an axis for which some bounds are decided.
 
     begin, end  the first element, and that after the last one
-    holds       the bounds that hold
+    holds       bounds that hold, besides those that the values of the axis show to hold
     decided     loads, selects and conditions, and what they are
     """
 
     begin: SizeLike
     end: SizeLike
-    holds: Guard
-    decided: dict[Expr, Expr]
+    holds: Guard = ()
+    decided: dict[Expr, Expr] = field(default_factory=dict)
+
+
+def aligned_regions(axis: Axis, space: Space, change: dict[Axis, Affine], lanes: int) -> list[AxisRegion]:
+    """Returns the blocks of `lanes` elements of an axis in which all bounds hold that fail in another block, those before them, and
+    those after them; and what whole blocks leave. Bounds may depend on other axes, too. Returns [] if all blocks are alike, or no
+    block has all of these bounds. The extent is an int.
+
+    change  indices over merged axes, by axis
+    """
+    whole = axis.extent // lanes * lanes
+    first, end = 0, whole
+    for bound in dict.fromkeys(_bounds(space.expressions)):
+        index = bound.index.rename(change)
+        if index.opaque or index.coefficient(axis) == 0:
+            continue
+        while first < end and not _holds_in(bound, index, axis, first, lanes):
+            first += lanes
+        while first < end and not _holds_in(bound, index, axis, end - lanes, lanes):
+            end -= lanes
+    if first == end or (first, end) == (0, whole):
+        return []
+    return [AxisRegion(low, high) for low, high in pairwise((0, first, end, whole, axis.extent)) if low < high]
+
+
+def _holds_in(bound: Bound, index: Affine, axis: Axis, first: int, lanes: int) -> bool:
+    """Returns whether a bound on an index holds in the block of an axis that begins at `first`."""
+    low, high = index.bounds({axis: (first, first + lanes - 1)})
+    return at_most(bound.low, low) and below(high, bound.high)
 
 
 def regions_along(axis: Axis, space: Space, change: dict[Axis, Affine], short: int = 0) -> list[AxisRegion]:

@@ -15,14 +15,13 @@ from typing import TYPE_CHECKING
 from torch_mlir import ir
 from torch_mlir.dialects import arith, vector
 
-from lamina.core.sizes import SizeLike, at_most
+from lamina.core.sizes import SizeLike, at_most, is_symbolic
 
 from ..ir.affine import Axis
 from ..ir.guards import conjunction
-from ..space.regions import MOST, AxisRegion, long_regions, regions_along
+from ..space.regions import MOST, AxisRegion, aligned_regions, long_regions, regions_along
 from ..space.schedule import Schedule
 from .emit import unaligned_rows
-from .emit.bounds import Range, inner_blocks
 from .emit.scopes import Body
 
 if TYPE_CHECKING:
@@ -36,51 +35,42 @@ def blocks_along(
     """Runs `body` for `count` elements of an axis from `first` on, in blocks; returns the carried values. exact: the count as a
     size, where it is one."""
     b, schedule, zero = loops.b, loops.schedule, loops.b.number(0)
-    lanes, change = schedule.config.lanes, schedule.merged.rename
+    lanes = schedule.config.lanes
     if schedule.shift is not None and axis is schedule.vector:
         return unaligned_rows.loop_over_row(loops, axis, count, exact, inits, body)
     if exact is None and schedule.config.masked and axis is schedule.chunked:
         return loops.loop(axis, first, zero, count, lanes, count, inits, body, single=True)
-    if isinstance(exact, int):
-        if b.edge_loops and (inner := inner_blocks(loops.space, change, axis, lanes, exact)) is not None:
-            return _with_inner_loop(loops, axis, first, exact, inner, inits, body)
-        if b.edge_loops and first == zero and (found := long_regions(axis, loops.space, change, lanes)):
-            return _by_regions(loops, axis, found, first, count, inits, body)
-        return _known_count(loops, axis, first, exact, inits, body)
-    if exact is not None and at_most(exact, lanes):
+    if exact is not None and not isinstance(exact, int) and at_most(exact, lanes):
         return loops.loop(axis, first, zero, count, lanes, count, inits, body, single=True)
-    regions = regions_along(axis, loops.space, change, schedule.config.rest_lanes) if b.edge_loops else []
-    if regions and len(regions) * len(loops.nests) <= MOST:
+    if regions := _regions(loops, axis, first == zero and exact == axis.extent):
         return _by_regions(loops, axis, regions, first, count, inits, body)
+    if isinstance(exact, int):
+        return _known_count(loops, axis, first, 0, exact, inits, body)
     return _whole_and_rest(loops, axis, first, zero, count, exact, inits, body)
 
 
-def _known_count(loops: Loops, axis: Axis, first: ir.Value, count: int, inits: list[ir.Value], body: Body) -> list[ir.Value]:
+def _regions(loops: Loops, axis: Axis, whole: bool) -> list[AxisRegion]:
+    """Returns the regions of an axis that get loops of their own; [] if it is not divided. whole: all of the axis is covered, by
+    one program."""
+    space, config, change = loops.space, loops.schedule.config, loops.schedule.merged.rename
+    if not config.edge_loops or axis in loops.b.ranges:  # the caller has divided it
+        return []
+    if whole and isinstance(axis.extent, int):
+        return aligned_regions(axis, space, change, config.lanes) or long_regions(axis, space, change, config.lanes)
+    regions = regions_along(axis, space, change, config.rest_lanes)
+    return regions if len(regions) * len(loops.nests) <= MOST else []
+
+
+def _known_count(
+    loops: Loops, axis: Axis, first: ir.Value, low: int, high: int, inits: list[ir.Value], body: Body
+) -> list[ir.Value]:
     """Covers a known number of elements."""
     number, lanes = loops.b.number, loops.schedule.config.lanes
-    whole = count // lanes * lanes
-    if whole:
-        inits = loops.loop(axis, first, number(0), number(whole), lanes, None, inits, body, single=whole == lanes)
-    if count % lanes:
-        inits = loops.loop(axis, first, number(whole), number(count), lanes, count - whole, inits, body, single=True)
-    return inits
-
-
-def _with_inner_loop(
-    loops: Loops, axis: Axis, first: ir.Value, count: int, inner: Range, inits: list[ir.Value], body: Body
-) -> list[ir.Value]:
-    """Covers `count` elements of an axis, with a loop of its own for the blocks in the range `inner`."""
-    b, lanes = loops.b, loops.schedule.config.lanes
-    whole = count // lanes * lanes
-    outer_ranges = b.ranges
-    for low, high in ((0, inner[0]), inner, (inner[1], whole)):
-        if low < high:
-            b.ranges = {**outer_ranges, axis: (low, high - 1)}
-            inits = loops.loop(axis, first, b.number(low), b.number(high), lanes, None, inits, body, single=high - low == lanes)
-    if whole < count:
-        b.ranges = {**outer_ranges, axis: (whole, count - 1)}
-        inits = loops.loop(axis, first, b.number(whole), b.number(count), lanes, count - whole, inits, body, single=True)
-    b.ranges = outer_ranges
+    whole = low + (high - low) // lanes * lanes
+    if low < whole:
+        inits = loops.loop(axis, first, number(low), number(whole), lanes, None, inits, body, single=whole - low == lanes)
+    if whole < high:
+        inits = loops.loop(axis, first, number(whole), number(high), lanes, high - whole, inits, body, single=True)
     return inits
 
 
@@ -88,17 +78,22 @@ def _by_regions(
     loops: Loops, axis: Axis, regions: Sequence[AxisRegion], first: ir.Value, count: ir.Value, inits: list[ir.Value], body: Body
 ) -> list[ir.Value]:
     """Runs `body` for `count` elements of an axis from `first` on, with loops for each region, in which its bounds are decided."""
-    b = loops.b
-    outer_known, decided, stream_bytes = b.known, b.decided, b.stream_bytes
-    b.stream_bytes = 0  # regions begin in the middle of cache lines
+    b, lanes = loops.b, loops.schedule.config.lanes
+    outer_known, decided, ranges, stream_bytes = b.known, b.decided, b.ranges, b.stream_bytes
+    if any(is_symbolic(region.begin) or region.begin % lanes for region in regions):
+        b.stream_bytes = 0  # these begin in the middle of cache lines
     ends = [_elements_before(b, region.begin, first, count) for region in regions] + [count]
     for region, low, high in zip(regions, ends[:-1], ends[1:], strict=True):
+        begin, end = region.begin, region.end
         b.known, b.decided = conjunction(outer_known, region.holds), {**decided, **region.decided}
-        if at_most(region.end - region.begin, narrow_lanes(loops.schedule)):
+        b.ranges = ranges if is_symbolic((begin, end)) else {**ranges, axis: (begin, end - 1)}
+        if isinstance(begin, int) and isinstance(end, int) and first == b.number(0):
+            inits = _known_count(loops, axis, first, begin, end, inits, body)
+        elif at_most(end - begin, narrow_lanes(loops.schedule)):
             inits = _rest(loops, axis, first, low, high, inits, body, short=True)
         else:
             inits = _whole_and_rest(loops, axis, first, low, high, None, inits, body)
-    b.known, b.decided, b.stream_bytes = outer_known, decided, stream_bytes
+    b.known, b.decided, b.ranges, b.stream_bytes = outer_known, decided, ranges, stream_bytes
     return inits
 
 

@@ -15,6 +15,7 @@ CASES: dict[str, Callable[[Tensor], Tensor]] = {
     "small integers": lambda x: (x * 10).to(torch.int8) // 3,
     "doubles": lambda x: x.double() * x[:, :1],
     "padded": lambda x: F.pad(x, (3, 5)).cos(),
+    "padded columns": lambda x: F.pad(x.t(), (1, 1)).cos(),
     "padded by what the call decides": lambda x: F.pad(x, (x.shape[0], 1), value=2.0) + 1,
     "one behind the other": lambda x: torch.cat((x, x[:, :2] * 2, x.sin()), 1) + 1,
     "halves": lambda x: torch.cat((-x[:, x.shape[1] // 2 :], x[:, : x.shape[1] // 2]), 1) * x,

@@ -28,6 +28,8 @@ CASES: list[tuple[str, tuple[int, ...], Callable[[Tensor], Tensor]]] = [
     ("exponentials kept of many rows", (3, 33, 200), lambda x: x.sinh().log_softmax(1).exp() * x),
     ("sums of 777 columns", (50, 777), lambda x: x.sum(0)),
     ("backwards", (3, 200), lambda x: F.pad(x.flip(1), (3, 70)) + F.pad(x[:, 1::2].flip(1), (73, 100))),
+    ("rows padded to several programs of one size", (3, 262144), lambda x: F.pad(x[:, 1:-1], (1, 1)).exp()),
+    ("two sides in several programs of one size", (65536,), lambda x: torch.cat((x[-1000:], x[:-1000])).exp()),
     ("half types", (2, 3, 1000), lambda x: F.max_pool1d(x.bfloat16(), 4, 2, 1).float()),
 ]
 

@@ -24,7 +24,7 @@ def test_large() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize(
-    ("columns", "before", "after"), [(50, 0, 3), (67, 2, 1), (33, 0, 1), (200, 5, 0), (9, 0, 100), (64, -4, 2)]
+    ("columns", "before", "after"), [(50, 0, 3), (67, 2, 1), (33, 0, 1), (200, 5, 0), (9, 0, 100), (64, -4, 2), (1300, 1, 1)]
 )
 def test_padded(columns: int, before: int, after: int, dtype: torch.dtype) -> None:
     """Tiles cover the interior of a padded or sliced image, single elements its edges."""

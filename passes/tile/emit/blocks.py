@@ -14,7 +14,7 @@ from torch_mlir.dialects import arith, vector
 
 from lamina.core.sizes import Size, typical
 
-from ...ir.affine import Affine, Axis
+from ...ir.affine import Affine, Axis, Range
 from ...ir.expressions import Apply, Const, Expr, InBounds, Load, Position, Reduce, Scan, Scatter
 from ...ir.guards import Guard
 from ...ir.sizes import i64
@@ -61,7 +61,7 @@ class Blocks(Scopes):
         self.pairs = False  # whether every second element is loaded as part of a block of pairs
         self.runs = True  # whether lanes of a flattened axis are read and written run by run
         self.edge_loops = False  # see BlockConfig; lane masks are ranges then, and loops tell the values of their axes
-        self.ranges: dict[Axis, bounds.Range] = {}  # values of axes whose loops run over a part of them
+        self.ranges: dict[Axis, Range] = {}  # values of axes whose loops run over a part of them
         self.window: access.ShiftedBlocks | None = None  # of the loop over rows that start in the middle of an access
         self.decided: dict[Expr, Expr] = {}  # selects that a branch has decided, and the operand chosen
         self.known: Guard = ()  # what holds in the branch

@@ -1,4 +1,4 @@
-"""Emits bounds checks as lane masks, finds the blocks of an axis that need none, and shortens loops to their bounds."""
+"""Emits bounds checks as lane masks, and shortens loops to their bounds."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -8,20 +8,18 @@ from typing import TYPE_CHECKING
 from torch_mlir import ir
 from torch_mlir.dialects import arith
 
-from lamina.core.sizes import SizeLike, at_most, below, is_symbolic, maximum, minimum
+from lamina.core.sizes import SizeLike, at_most, below, is_symbolic
 from lamina.dialects.tile import GUARD
 
-from ...ir.affine import Affine, Axis
+from ...ir.affine import Affine, Axis, Range
 from ...ir.expressions import Apply, Const, Expr, InBounds, Load, Scatter, walk
 from ...ir.guards import Bound, Guard, conjunction
 from ...ir.reading import neutral_element
 from ...space.nests import Nest
-from ...space.space import Space
 
 if TYPE_CHECKING:
     from .blocks import Blocks
 
-Range = tuple[SizeLike, SizeLike]  # the first value, and the last
 _NARROW = 1 << 31  # indices below it fit in 32 bits
 _OF_ZERO = ("arith.extf", "arith.truncf", "arith.negf", "math.absf")  # ops that map 0 to 0
 
@@ -67,7 +65,7 @@ def _holds(b: "Blocks", bound: Bound) -> bool:
     index = b.merged.index(bound.index)
     if index.opaque or not any(a in b.ranges for a, _ in index.terms):
         return False
-    low, high = index_range(index, b.ranges)
+    low, high = index.bounds(b.ranges)
     return at_most(bound.low, low) and below(high, bound.high)
 
 
@@ -81,16 +79,6 @@ def comparisons(bound: Bound, index: ir.Value, number: Callable[[int], ir.Value]
     return out
 
 
-def index_range(index: Affine, ranges: dict[Axis, Range]) -> Range:
-    """Returns the smallest and the largest value of an index, given the ranges of some axes; others have their whole extent."""
-    low = high = index.constant
-    for a, c in index.terms:
-        first, last = ranges.get(a, (0, a.extent - 1))
-        ends = first * c, last * c
-        low, high = minimum(*ends) + low, maximum(*ends) + high
-    return low, high
-
-
 def _compared(b: "Blocks", bound: Bound, wide: bool) -> ir.Value:
     """Emits a bound as comparisons of its index."""
     at = b.merged.index(bound.index)
@@ -101,7 +89,7 @@ def _compared(b: "Blocks", bound: Bound, wide: bool) -> ir.Value:
         """Emits a size as an index, broadcast to all lanes if the bound is compared in lanes."""
         return b.splat(n, ir.IndexType.get()) if lanes else b.number(n)
 
-    reach = (-_NARROW, _NARROW) if at.opaque else index_range(at, b.ranges)
+    reach = (-_NARROW, _NARROW) if at.opaque else at.bounds(b.ranges)
     sides = comparisons(bound, index, number, reach)
     both = reduce(arith.andi, sides) if sides else b.true(lanes)
     return b.widen(both) if wide else both
@@ -120,7 +108,7 @@ def _first_lanes(b: "Blocks", bound: Bound) -> ir.Value | None:
     index = b.merged.index(bound.index)
     if b.edge_loops or len(b.sides) > 1 or index.opaque or index.coefficient(b.vector) != 1 or not is_symbolic(bound.high):
         return None
-    if not at_most(bound.low, index_range(index, b.ranges)[0]):
+    if not at_most(bound.low, index.bounds(b.ranges)[0]):
         return None
     depth = max((b.bound[a][0] for a, _ in index.terms), default=0)
 
@@ -141,7 +129,7 @@ def _lanes(b: "Blocks", bound: Bound) -> ir.Value | None:
     step = index.coefficient(b.vector)
     if not b.edge_loops or index.opaque or is_symbolic(step) or step == 0:
         return None
-    low, high = index_range(index, b.ranges)
+    low, high = index.bounds(b.ranges)
     distance, open_ = abs(step), is_symbolic((low, high, bound.low, bound.high))
     if not open_ and max(abs(low), abs(high)) + distance * b.lanes >= _NARROW:
         return None
@@ -166,35 +154,6 @@ def _lanes(b: "Blocks", bound: Bound) -> ir.Value | None:
         return yes if not parts else parts[0] if len(parts) == 1 else arith.andi(*parts)
 
     return b.memoized(("lanes", index, bound.low, bound.high, b.lanes), depth, partial(made))
-
-
-def inner_blocks(space: Space, change: dict[Axis, Affine], axis: Axis, lanes: int, count: int) -> Range | None:
-    """Finds the blocks of an axis that need no bounds checks.
-
-    Returns the range (first, end), in elements, of the whole blocks, among the first `count` elements, in which every bound holds
-    that fails in some other block; None if no bound fails in any block, or one fails in every block.
-
-    change  the index over merged axes for each old axis
-    """
-    guarded = (e for e in space.expressions if isinstance(e, Load | InBounds))
-    bounds = dict.fromkeys(bound for e in guarded for bound in e.guard if not bound.message)
-    first, end, found = 0, count // lanes * lanes, False
-    for bound in bounds:
-        index = bound.index.rename(change)
-        step = 0 if index.opaque else index.coefficient(axis)
-        if step == 0:
-            continue
-        while first < end and not _inside(bound, index, axis, first, lanes):
-            first, found = first + lanes, True
-        while first < end and not _inside(bound, index, axis, end - lanes, lanes):
-            end, found = end - lanes, True
-    return (first, end) if found and first < end else None
-
-
-def _inside(bound: Bound, index: Affine, axis: Axis, first: int, lanes: int) -> bool:
-    """Returns whether a bound holds in the block of an axis that begins at `first`."""
-    low, high = index_range(index, {axis: (first, first + lanes - 1)})
-    return at_most(bound.low, low) and below(high, bound.high)
 
 
 @contextmanager
@@ -228,7 +187,7 @@ def _ends(b: "Blocks", nest: Nest, axis: Axis) -> Iterator[Bound]:
         index = b.merged.index(bound.index)
         if index.opaque or index.coefficient(axis) != 1 or any(t is not axis and t not in b.bound for t, _ in index.terms):
             continue
-        if at_most(bound.low, index_range(index, b.ranges)[0]) and all(
+        if at_most(bound.low, index.bounds(b.ranges)[0]) and all(
             _padding(r.arg, bound) == neutral_element(r.op, r.dtype) for r in nest.reductions
         ):
             yield bound
