@@ -34,7 +34,7 @@ def blocks_along(
 ) -> list[ir.Value]:
     """Runs `body` for `count` elements of an axis from `first` on, in blocks; returns the carried values. exact: the count as a
     size, where it is one."""
-    b, schedule, zero = loops.b, loops.schedule, loops.b.number(0)
+    schedule, zero = loops.schedule, loops.b.number(0)
     lanes = schedule.config.lanes
     if schedule.shift is not None and axis is schedule.vector:
         return unaligned_rows.loop_over_row(loops, axis, count, exact, inits, body)
