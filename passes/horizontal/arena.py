@@ -40,14 +40,14 @@ def pack(steps: PlannedSteps, bundles: Sequence[Sequence[int]]) -> Packed:
     homes: dict[ir.Value, ArenaSlot] = {}
     slots: dict[ir.Value, ArenaSlot] = {}
     for time, bundle in enumerate(bundles):
-        for number in bundle:
-            for buffer in (*steps.all[number].reads, *steps.all[number].writes):
-                slot = homes.setdefault(steps.home(buffer), ArenaSlot(time, time, 0))
-                slot.last = time
-                if buffer.owner.name == "plan.alloc":
-                    slots[buffer] = slot
-                    size = typical(read_size(buffer.owner.attributes["bytes"]))
-                    slot.bytes = max(slot.bytes, -(-size // ALIGN) * ALIGN)
+        used = [buffer for number in bundle for buffer in (*steps.all[number].reads, *steps.all[number].writes)]
+        for buffer in used:
+            slot = homes.setdefault(steps.home(buffer), ArenaSlot(time, time, 0))
+            slot.last = time
+            if buffer.owner.name == "plan.alloc":
+                slots[buffer] = slot
+                size = typical(read_size(buffer.owner.attributes["bytes"]))
+                slot.bytes = max(slot.bytes, -(-size // ALIGN) * ALIGN)
     placed = list(dict.fromkeys(slots.values()))
     bound = live_bytes(placed)
     return Packed(steps.program, slots, place_slots(placed, bound), bound)

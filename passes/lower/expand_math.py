@@ -46,29 +46,35 @@ class ExpandMath(Pass):
 
     def run(self, module: ir.Module) -> None:
         """Expands every op of the module that has a formula for the target."""
-        gpu = self.target == "nvvm"
         with module.context:
-            formulas = gpu_math if gpu else polynomials
             for op in nested(module.operation, *float8.CASTS):
                 if float8.is_cast(op):
                     float8.expand(op)
-            if gpu:
-                for op in nested(module.operation, "arith.divf"):
-                    shortcuts.by_reciprocal(op)
-                for op in nested(module.operation, "math.exp"):
-                    shortcuts.short_exp(op)
-            for op in nested(module.operation, *polynomials.F32, *polynomials.ANY, *(() if gpu else (BITS, REMAINDER))):
-                if op.name == BITS:
-                    expand_random_bits.expand(op)
-                elif op.name == REMAINDER:
-                    self.expand(op, {REMAINDER: remf}, {})
-                elif not (gpu and hardware.is_marked(op)):
-                    self.expand(op, formulas.F32, formulas.F64)
-            if gpu:
-                for function in nested(module.operation, "func.func", "gpu.func"):
-                    exact = "tile.consistent" in function.attributes
-                    for op in nested(function, *hardware.MARKABLE):
-                        _approximate(op, exact)
+            if self.target == "nvvm":
+                self._expand_for_gpu(module.operation)
+            else:
+                self._expand_for_cpu(module.operation)
+
+    def _expand_for_cpu(self, module: ir.Operation) -> None:
+        for op in nested(module, *polynomials.F32, *polynomials.ANY):
+            self.expand(op, polynomials.F32, polynomials.F64)
+        for op in nested(module, REMAINDER):
+            self.expand(op, {REMAINDER: remf}, {})
+        for op in nested(module, BITS):
+            expand_random_bits.expand(op)
+
+    def _expand_for_gpu(self, module: ir.Operation) -> None:
+        for op in nested(module, "arith.divf"):
+            shortcuts.by_reciprocal(op)
+        for op in nested(module, "math.exp"):
+            shortcuts.short_exp(op)
+        for op in nested(module, *polynomials.F32, *polynomials.ANY):
+            if not hardware.is_marked(op):
+                self.expand(op, gpu_math.F32, gpu_math.F64)
+        for function in nested(module, "func.func", "gpu.func"):
+            exact = "tile.consistent" in function.attributes
+            for op in nested(function, *hardware.MARKABLE):
+                _approximate(op, exact)
 
     def expand(self, op: ir.Operation, f32: Formulas, f64: Formulas) -> None:
         """Expands one op by the formulas of its element type, if it has one there."""

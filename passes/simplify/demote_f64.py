@@ -52,11 +52,7 @@ class DemoteF64(Pass):
         with module.context, ir.Location.unknown():
             flow = _Flow()
             for block in tensor_blocks(module):
-                for arg in block.arguments:
-                    if flow.is_f64(arg):
-                        flow.pinned.add(flow.find(arg))
-                for op in block.operations:
-                    flow.visit(op.operation)
+                flow.read(block)
             if flow.values or flow.rounded:
                 _Rewrite(flow).run()
             remove_calls(module)
@@ -115,6 +111,12 @@ class _Flow:
             elif root != first:
                 self.parent[root] = first
         return first
+
+    def read(self, block: ir.Block) -> None:
+        """Groups the f64 values of a block of tensor ops; those of its arguments stay."""
+        self.pinned.update(self.find(arg) for arg in block.arguments if self.is_f64(arg))
+        for op in block.operations:
+            self.visit(op.operation)
 
     def visit(self, op: ir.Operation) -> None:
         """Groups the f64 operands and results of an op, or marks their groups as staying."""

@@ -116,15 +116,12 @@ class Grouping:
             v = stack.pop()
             if v in seen:
                 continue
-            seen.add(v)
             members = [n.value for n in self.of[v].nodes] if v in self.of else [v]
-            for m in members:
-                seen.add(m)
-                for p in self.before.get(m, ()):
-                    if p in targets:
-                        return True
-                    if p not in seen and p not in inside and self._reaches(p, earliest):
-                        stack.append(p)
+            seen.update(members)
+            read = [p for m in members for p in self.before.get(m, ())]
+            if not targets.isdisjoint(read):
+                return True
+            stack += [p for p in read if p not in seen and p not in inside and self._reaches(p, earliest)]
         return False
 
     def _reaches(self, v: ir.Value, earliest: int) -> bool:

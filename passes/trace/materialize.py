@@ -118,15 +118,18 @@ class Materialized:
             if op.name == SCATTER and not self.is_memory(op.operands[0]):
                 self.add(op.operands[0])
             for v in op.results:
-                if not isinstance(v.type, ir.RankedTensorType) or (not self.uses.has(v) and op.name != SCATTER):
-                    continue
-                self._inlined[v] = self._cost(op)
-                if v not in self.values and not self.is_memory(v) and self._worth_storing(op, v):
-                    stored = behind_widening(v)
-                    self.add(v if self.is_memory(stored) else stored)
-                    if stored != v:
-                        self._inlined[v] = self._cost(op)
+                if isinstance(v.type, ir.RankedTensorType) and (self.uses.has(v) or op.name == SCATTER):
+                    self._decide(op, v)
         self.values = {v: None for op in self.ops for v in op.results if v in self.values}
+
+    def _decide(self, op: ir.Operation, v: ir.Value) -> None:
+        """Materializes a result of an op, or what it widens, if that is worth storing."""
+        self._inlined[v] = self._cost(op)
+        if v not in self.values and not self.is_memory(v) and self._worth_storing(op, v):
+            stored = behind_widening(v)
+            self.add(v if self.is_memory(stored) else stored)
+            if stored != v:
+                self._inlined[v] = self._cost(op)
 
     def _cost(self, op: ir.Operation) -> tuple[int, int]:
         """Returns (operations per element, bytes read) of computing `op` from memory. Scalars are computed once for all."""

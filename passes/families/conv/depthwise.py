@@ -94,13 +94,18 @@ def replace_by_direct(op: ir.Operation) -> bool:
             if _fits(new):
                 _put(new, op, after)
                 return True
-            views = [v.owner for v in new.operands if isinstance(v, ir.OpResult) and v.owner.name == "tensor.expand_shape"]
-            new.erase()
-            for view in views:
-                if not list(view.results[0].uses):
-                    view.erase()
+            _erase_with_views(new)
         weight.erase()
     return False
+
+
+def _erase_with_views(group: ir.Operation) -> None:
+    """Erases a group, and the views of its operands that were made for it."""
+    views = [v.owner for v in group.operands if isinstance(v, ir.OpResult) and v.owner.name == "tensor.expand_shape"]
+    group.erase()
+    for view in views:
+        if not list(view.results[0].uses):
+            view.erase()
 
 
 def _put(new: ir.Operation, op: ir.Operation, group: ir.Operation | None) -> None:

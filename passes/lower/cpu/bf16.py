@@ -33,15 +33,12 @@ def store_as_integers(function: ir.Operation) -> None:
     for op in ops:
         if op.name in ("vector.reduction", "vector.multi_reduction", "vector.contract") and _is_bf16(op.operands[0].type):
             raise CompileError(f"{op.name} of bf16", where=where(op.location), remedy="extend to f32 first")
-        for region in op.regions:
-            for block in region.blocks:
-                for argument in block.arguments:
-                    argument.set_type(_as_integer(argument.type))
         if op.name == "arith.constant":
             _constant(op)
-        for result in op.results:
-            if _is_bf16(result.type):
-                result.set_type(_as_integer(result.type))
+        arguments = (argument for region in op.regions for block in region.blocks for argument in block.arguments)
+        for value in (*arguments, *op.results):
+            if _is_bf16(value.type):
+                value.set_type(_as_integer(value.type))
     for op in ops:
         if op.name == "arith.bitcast" and op.operands[0].type == op.results[0].type:
             replace_op(op, op.operands[0])

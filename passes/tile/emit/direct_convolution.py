@@ -7,6 +7,7 @@ does not divide a row, two strips compute some columns, and store the same value
 loop over chunks of channels; one access reads a chunk of a pixel for all output channels of a thread.
 """
 
+import itertools
 from functools import partial, reduce
 
 from torch_mlir import ir
@@ -147,14 +148,13 @@ class DirectConvolutionProgram:
         pixels: dict[int, list[Expr]] = {}  # position in a row of pixels -> one for each channel of the chunk
         weights: dict[int, list[Expr]] = {}
         uses: dict[int, list[tuple[int, int]]] = {}  # pixel -> (sum, its column in that sum's window)
-        for j in range(p.length):
-            for k in range(p.axes.across.extent):
-                at = j * p.step + k * p.spread
-                if at not in pixels or k not in weights:
-                    here = {p.axes.column: self._column(j), p.axes.across: Affine(k)}
-                    both = [self._factors({**here, p.axes.depth: channel + c}) for c in range(p.chunk)]
-                    pixels[at], weights[k] = [x for x, _ in both], [w for _, w in both]
-                uses.setdefault(at, []).append((j, k))
+        for j, k in itertools.product(range(p.length), range(p.axes.across.extent)):
+            at = j * p.step + k * p.spread
+            if at not in pixels or k not in weights:
+                here = {p.axes.column: self._column(j), p.axes.across: Affine(k)}
+                both = [self._factors({**here, p.axes.depth: channel + c}) for c in range(p.chunk)]
+                pixels[at], weights[k] = [x for x, _ in both], [w for _, w in both]
+            uses.setdefault(at, []).append((j, k))
         inside = {at: es for at, es in pixels.items() if not (isinstance(es[0], Const) and es[0].value == 0)}
         out = list(sums)
         if p.chunk == 1:
@@ -165,11 +165,10 @@ class DirectConvolutionProgram:
                 self.b.block(e)
         for at, es in inside.items():
             self._read_together(es)
-            for c, e in enumerate(es):
-                for j, k in uses[at]:
-                    x, w = self.b.block(e), self.b.block(weights[k][c])
-                    with self.b.point():
-                        out[j] = math.fma(x, w, out[j])
+            for (c, e), (j, k) in itertools.product(enumerate(es), uses[at]):
+                x, w = self.b.block(e), self.b.block(weights[k][c])
+                with self.b.point():
+                    out[j] = math.fma(x, w, out[j])
         return out
 
     def _read_together(self, pixel: list[Expr]) -> None:

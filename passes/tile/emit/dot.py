@@ -41,17 +41,22 @@ class Dot:
                 if p.n is not None:
                     b.bind(p.n, arith.addi(first, b.number(part * width)) if part else first)
                 b.stack[-1].memo.update({sum_: self._part(total, part) for sum_, total in zip(p.products, totals, strict=True)})
-                for i, result in enumerate(p.results):
-                    if p.stacked and p.stacked[i]:
-                        self._store_over_rows(result, self.results[i])
-                    elif p.summed[i]:
-                        block_moments = self._moments(b.block(result.expr), centered=p.centered[i])
-                        rows[i] = block_moments.joined(rows[i]) if i in rows else block_moments
-                    else:
-                        b.store(result.expr, self.results[i], result.dtype, result.offset)
+                self._epilogue(rows)
         for i, moments in rows.items():
             value = moments.sum if moments.squares is None else moments.squares
             self._store_sums(p.results[i], value, self.results[i])
+
+    def _epilogue(self, rows: dict[int, RowMoments]) -> None:
+        """Emits the results of the part of the columns that is bound: stores them, or adds what is summed along rows to `rows`."""
+        b, p = self.b, self.product
+        for i, result in enumerate(p.results):
+            if p.stacked and p.stacked[i]:
+                self._store_over_rows(result, self.results[i])
+            elif p.summed[i]:
+                block_moments = self._moments(b.block(result.expr), centered=p.centered[i])
+                rows[i] = block_moments.joined(rows[i]) if i in rows else block_moments
+            else:
+                b.store(result.expr, self.results[i], result.dtype, result.offset)
 
     def _part(self, total: ir.Value, part: int) -> ir.Value:
         if self.config.split == 1:

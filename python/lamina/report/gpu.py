@@ -1,6 +1,7 @@
 """Measures the peak rates of a GPU, and the time of every step of a program there."""
 
 import itertools
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -93,27 +94,22 @@ def by_step(steps: Sequence[Step], events: Sequence[tuple[str, float, float]], r
 def _one_call(steps: Sequence[Step], events: Sequence[tuple[str, float, float]]) -> list[float]:
     """Returns the seconds of every step in one call."""
     seconds: list[float] = []
-    position = 0
-    for ours, run in itertools.groupby(enumerate(steps), lambda s: isinstance(s[1], Launch)):
-        group = [step for _, step in run]
-        if ours:
-            for step in group:
-                assert isinstance(step, Launch)
-                if not step.grid:
-                    seconds.append(0.0)
-                    continue
-                if position == len(events) or events[position][0] != step.kernel:
-                    seen = events[position][0] if position < len(events) else "nothing"
-                    raise RuntimeError(f"torch.profiler saw {seen} where {step.kernel} was expected")
-                seconds.append(_seconds(events[position : position + 1]))
-                position += 1
-            continue
-        rest = steps[len(seconds) + len(group) :]
-        following = next((s.kernel for s in rest if isinstance(s, Launch) and s.grid), None)
-        begin = position
-        while position < len(events) and events[position][0] != following:
-            position += 1
-        seconds += [_seconds(events[begin:position]) / len(group)] * len(group)
+    left = deque(events)
+    while len(seconds) < len(steps):
+        rest = steps[len(seconds) :]
+        if not isinstance(step := rest[0], Launch):
+            calls = len(list(itertools.takewhile(lambda s: not isinstance(s, Launch), rest)))
+            following = next((s.kernel for s in rest if isinstance(s, Launch) and s.grid), None)
+            theirs = []
+            while left and left[0][0] != following:
+                theirs.append(left.popleft())
+            seconds += [_seconds(theirs) / calls] * calls
+        elif not step.grid:
+            seconds.append(0.0)
+        elif left and left[0][0] == step.kernel:
+            seconds.append(_seconds([left.popleft()]))
+        else:
+            raise RuntimeError(f"torch.profiler saw {left[0][0] if left else 'nothing'} where {step.kernel} was expected")
     return seconds
 
 

@@ -5,6 +5,7 @@ floating dtype of the graph, and matched with all integers left open. Where that
 tensors found there, and now all integers must match, too.
 """
 
+import itertools
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -80,15 +81,14 @@ class _Search:
     def run(self) -> bool:
         """Replaces the pattern's occurrences and returns whether there were any."""
         changed = False
-        for example in _examples(self.kernel, self.graph):
-            for way in self.ways:
-                try:
-                    loose = replace(self._traced(way, example), exact=False)
-                except CompileError:
-                    continue  # the pattern has no trace in this dtype; in the example's it was traced when it was declared
-                for at in reversed(list(self.graph.nodes)):
-                    if at.op == "call_function" and at.target is loose.results[0].target and not at._erased:
-                        changed = self._replaced(way, loose, at) or changed
+        for example, way in itertools.product(_examples(self.kernel, self.graph), self.ways):
+            try:
+                loose = replace(self._traced(way, example), exact=False)
+            except CompileError:
+                continue  # the pattern has no trace in this dtype; in the example's it was traced when it was declared
+            for at in reversed(list(self.graph.nodes)):
+                if at.op == "call_function" and at.target is loose.results[0].target and not at._erased:
+                    changed = self._replaced(way, loose, at) or changed
         return changed
 
     def _traced(self, way: Way, inputs: Sequence[Tensor]) -> KernelMatcher:

@@ -155,14 +155,11 @@ def _name(node: fx.Node) -> str:
 def _home(gm: fx.GraphModule) -> torch.device:
     """Returns the device of the first argument that is more than a small integer or a number on the CPU, else of the first tensor;
     the CPU where there is none."""
-    small: list[Tensor] = []
-    for kind in ("placeholder", "call_function"):
-        for node in gm.graph.nodes:
-            for value in tensors(node) if node.op == kind else ():
-                if not _is_small_integer(value) and (value.dim() or value.device.type != "cpu"):
-                    return value.device
-                small.append(value)
-    return small[0].device if small else torch.device("cpu")
+    kinds = ("placeholder", "call_function")
+    found = [value for kind in kinds for node in gm.graph.nodes if node.op == kind for value in tensors(node)]
+    large = (value for value in found if not _is_small_integer(value) and (value.dim() or value.device.type != "cpu"))
+    value = next(large, found[0] if found else None)
+    return torch.device("cpu") if value is None else value.device
 
 
 def _own(gpu: int | None) -> Target:
