@@ -69,7 +69,7 @@ def _work(args: argparse.Namespace) -> None:
     except KeyboardInterrupt:
         board.show()
         rest = " without --again" if args.again else ""
-        board.say(f"interrupted: {len(board.choices)} of {counted(board.of, 'op')} done, {kept}; the same command{rest} goes on")
+        board.say(f"interrupted: {len(board.choices)} of {counted(board.total, 'op')} done, {kept}; the same command{rest} goes on")
         raise
     except CompileError:
         board.show()
@@ -121,7 +121,7 @@ def _tune(
 class ProgressDisplay:
     """Shows tuning's progress: a bar for all ops, one for the current op, and the choices so far.
 
-    of        how many ops there are
+    total     how many ops there are
     measured  how many of them were not in the store before
     """
 
@@ -129,7 +129,7 @@ class ProgressDisplay:
         """Takes the console for all output but the table of choices."""
         self.console = console
         self.choices: list[TunedChoice] = []
-        self.of = self.measured = self._known = 0
+        self.total = self.measured = self._known = 0
         words = (TextColumn("{task.description}", markup=False), BarColumn(20), TextColumn("{task.fields[note]}", markup=False))
         self.progress = Progress(*words, TimeElapsedColumn(), console=console, transient=True, disable=not console.is_terminal)
         self._all = self.progress.add_task("compiling the model", total=None, note="")
@@ -137,7 +137,7 @@ class ProgressDisplay:
 
     def asking(self, what: str, number: int, total: int) -> None:
         """Shows that op `number` of `total`, described by `what`, is next."""
-        self.of = total
+        self.total = total
         self.progress.update(self._all, description="ops", total=total, completed=number - 1, note=f"{number - 1} of {total}")
         self.progress.reset(self._one, description=what, visible=True, note="")
         self._known = self.measured
@@ -152,7 +152,7 @@ class ProgressDisplay:
     def answered(self, choice: TunedChoice) -> None:
         """Records the choice for the current op."""
         self.choices.append(choice)
-        self.progress.update(self._all, advance=1, note=f"{len(self.choices)} of {self.of}")
+        self.progress.update(self._all, advance=1, note=f"{len(self.choices)} of {self.total}")
 
     def show(self) -> None:
         """Prints the choices so far to standard output."""

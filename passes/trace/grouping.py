@@ -39,11 +39,11 @@ class Grouping:
     def __init__(self, real: Materialized, nodes: list[GroupNode], max_ops: int, max_cost: int) -> None:
         self.max_ops, self.max_cost = max_ops, max_cost
         self.mixed, self.atomic = real.mixed, real.balance > 0
-        self.of: dict[ir.Value, Group] = {}
+        self.group_of: dict[ir.Value, Group] = {}
         self.before = _dependencies(real, nodes)
         self.position = {op: i for i, op in enumerate(real.ops)}
         for n in nodes:
-            self.of[n.value] = Group([n])
+            self.group_of[n.value] = Group([n])
         readers: dict[ir.Value, list[GroupNode]] = {}
         for n in nodes:
             self._place(n, readers)
@@ -52,28 +52,28 @@ class Grouping:
 
     def groups(self) -> list[Group]:
         """Returns the groups, in the order of their first values."""
-        return list(dict.fromkeys(self.of.values()))
+        return list(dict.fromkeys(self.group_of.values()))
 
     def _place(self, n: GroupNode, readers: dict[ir.Value, list[GroupNode]]) -> None:
         saved: dict[Group, float] = {}
         loaded = [v for v, places in n.reads.items() if places]
         for v in loaded:
-            made_by = self.of.get(v)
+            made_by = self.group_of.get(v)
             if made_by is not None:
                 saved[made_by] = saved.get(made_by, 0) + 2 * bytes_of(v)
             for other in readers.get(v, []):
-                g = self.of[other.value]
+                g = self.group_of[other.value]
                 if g is not made_by:
                     saved[g] = saved.get(g, 0) + bytes_of(v)
         total = sum(bytes_of(v) for v in loaded)
-        producers = {self.of[v] for v in loaded if v in self.of}
+        producers = {self.group_of[v] for v in loaded if v in self.group_of}
         for g, gain in sorted(saved.items(), key=lambda x: -x[1]):
-            mine = self.of[n.value]
-            current = self.of[g.nodes[0].value]
+            mine = self.group_of[n.value]
+            current = self.group_of[g.nodes[0].value]
             if current is not mine and (g in producers or gain >= 0.25 * total) and self._mergeable(current, mine):
                 current.nodes = sorted(current.nodes + mine.nodes, key=lambda x: x.position)
                 for x in mine.nodes:
-                    self.of[x.value] = current
+                    self.group_of[x.value] = current
 
     def _mergeable(self, a: Group, b: Group) -> bool:
         nodes = a.nodes + b.nodes
@@ -116,7 +116,7 @@ class Grouping:
             v = stack.pop()
             if v in seen:
                 continue
-            members = [n.value for n in self.of[v].nodes] if v in self.of else [v]
+            members = [n.value for n in self.group_of[v].nodes] if v in self.group_of else [v]
             seen.update(members)
             read = [p for m in members for p in self.before.get(m, ())]
             if not targets.isdisjoint(read):
@@ -126,8 +126,8 @@ class Grouping:
 
     def _reaches(self, v: ir.Value, earliest: int) -> bool:
         """Returns whether `v` (with its group) can depend on something as late as `earliest`."""
-        if v in self.of:
-            return max(n.position for n in self.of[v].nodes) > earliest
+        if v in self.group_of:
+            return max(n.position for n in self.group_of[v].nodes) > earliest
         op = producer(v)
         return op is not None and self.position[op] > earliest
 

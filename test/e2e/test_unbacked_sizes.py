@@ -253,7 +253,7 @@ def test_the_first_calls_sizes_are_typical(given: int | None, typical: int) -> N
     mark_unbacked(a, 1)
     found = lamina.explain(checked, (a,), show=False)
     (graph,) = found.graphs
-    symbols = {symbol.read: (symbol.typical, symbol.least, symbol.most, symbol.factor) for symbol in graph.symbols}
+    symbols = {symbol.read: (symbol.typical, symbol.minimum, symbol.maximum, symbol.factor) for symbol in graph.symbols}
     assert symbols == {("a, dimension 0",): (typical, 0, 512, 1), ("a, dimension 1",): (8, 0, None, 4)}
     assert {c.text: re.sub(".*/", "", c.where).partition(":")[0] for c in graph.conditions} == {
         "(a, dimension 0) <= 512": "test_unbacked_sizes.py",

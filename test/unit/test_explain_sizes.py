@@ -38,7 +38,7 @@ def explain(model: object, inputs: object, **kwargs: object) -> Explanation:
 
 
 def values(found: Explanation) -> list[tuple[Any, ...]]:
-    return [(s.typical, s.least, s.most, s.read) for s in found.graphs[0].symbols]
+    return [(s.typical, s.minimum, s.maximum, s.read) for s in found.graphs[0].symbols]
 
 
 def test_symbols_kernels_and_sets_of_sizes() -> None:
@@ -147,8 +147,8 @@ def test_conditions_name_the_lines_that_asked_for_them() -> None:
     found = branches(dynamic_shapes=DECLARED)
     (graph,) = found.graphs
     batch, length = graph.symbols
-    assert batch.called == "batch" and batch.read == ("x, dimension 0", "y, dimension 0") and batch.most == 64
-    assert (length.called, length.most, length.factor) == ("", 20, 5) and length.read == ("x, dimension 1", "y, dimension 1")
+    assert batch.called == "batch" and batch.read == ("x, dimension 0", "y, dimension 0") and batch.maximum == 64
+    assert (length.called, length.maximum, length.factor) == ("", 20, 5) and length.read == ("x, dimension 1", "y, dimension 1")
     conditions = {c.text: c for c in graph.conditions}
     asked = conditions["(x, dimension 1) <= 20"]
     assert asked.where.startswith("test_explain_sizes.py:") and asked.code.startswith("if x.shape[1] > 20") and not asked.by

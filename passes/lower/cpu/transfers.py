@@ -23,7 +23,7 @@ class Transfers:
         t = Transfer(op)
         if t.vector.rank == 1 and t.regular:
             return
-        if t.vector.rank == 1 and t.dims is not None and (t.mask is None or t.of.rank == 1):
+        if t.vector.rank == 1 and t.dims is not None and (t.mask is None or t.memory_type.rank == 1):
             self._strided(t)
         elif t.vector.rank == 2 and t.dims is not None and t.mask is None and 1 in (t.steps[d] for d in t.dims):
             self._block(t)
@@ -101,13 +101,13 @@ class Transfer:
         operands = list(op.operands)
         memory_at = 0 if self.reads else 1
         self.memory = operands[memory_at]
-        self.of = ir.MemRefType(self.memory.type)
-        self.indices = operands[memory_at + 1 : memory_at + 1 + self.of.rank]
-        rest = operands[memory_at + 1 + self.of.rank :]
+        self.memory_type = ir.MemRefType(self.memory.type)
+        self.indices = operands[memory_at + 1 : memory_at + 1 + self.memory_type.rank]
+        rest = operands[memory_at + 1 + self.memory_type.rank :]
         self.value = rest.pop(0) if self.reads else operands[0]  # the padding, or what is written
         self.mask = rest[0] if rest else None
         self.vector = ir.VectorType(op.results[0].type if self.reads else self.value.type)
-        self.steps = strides(self.of)
+        self.steps = strides(self.memory_type)
         self.dims = self._dims()
         self.emit = Emit(ir.InsertionPoint(op), op.location, list(self.vector.shape))
         bounds = ir.ArrayAttr(op.attributes["in_bounds"]) if "in_bounds" in op.attributes else [False] * self.vector.rank
@@ -116,7 +116,7 @@ class Transfer:
     def _dims(self) -> list[int] | None:
         """Returns the memory dimension that each vector dimension runs along; None if one is broadcast."""
         if "permutation_map" not in self.op.attributes:
-            return list(range(self.of.rank - self.vector.rank, self.of.rank))
+            return list(range(self.memory_type.rank - self.vector.rank, self.memory_type.rank))
         results = ir.AffineMapAttr(self.op.attributes["permutation_map"]).value.results
         if not all(isinstance(r, ir.AffineDimExpr) for r in results):
             return None
@@ -125,7 +125,7 @@ class Transfer:
     @property
     def regular(self) -> bool:
         """Whether it is one vector along the last dimension with unit stride, which upstream loads as such."""
-        return self.dims == [self.of.rank - 1] and self.steps[-1] == 1
+        return self.dims == [self.memory_type.rank - 1] and self.steps[-1] == 1
 
     def replace(self, value: ir.Value) -> None:
         """Replaces the transfer by `value` and erases it."""
@@ -142,10 +142,10 @@ class Transfer:
     def remaining(self, dim: int) -> Num:
         """Returns the elements from the transfer's start to the end of a dimension."""
         scalar, index = Emit(self.emit.ip, self.emit.loc), ir.IndexType.get()
-        if self.of.is_dynamic_dim(dim):
+        if self.memory_type.is_dynamic_dim(dim):
             whole = scalar.wrap(scalar.op("memref.dim", [index], [self.memory, scalar.constant(dim, index).value]).result)
         else:
-            whole = scalar.constant(self.of.shape[dim], index)
+            whole = scalar.constant(self.memory_type.shape[dim], index)
         return whole - scalar.wrap(self.indices[dim])
 
     def lane_mask(self, dim: int, lanes: int) -> ir.Value:

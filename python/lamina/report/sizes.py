@@ -44,7 +44,7 @@ def graph_sizes(graph: "Graph") -> Iterable[RenderableType]:
 
 
 def _symbol(s: "SizeFacts") -> tuple[str, ...]:
-    span = f"{s.least} and more" if s.most is None else f"{s.least} to {s.most}"
+    span = f"{s.minimum} and more" if s.maximum is None else f"{s.minimum} to {s.maximum}"
     name = f"{s.name} ({s.called})" if s.called else s.name
     return name, str(s.typical), f"{span}, multiples of {s.factor}" if s.factor > 1 else span, "; ".join(s.read)
 

@@ -12,8 +12,10 @@ NamedSizes = tuple[tuple[str, int], ...]
 class SizeFacts:
     """A size that each call decides.
 
+    name     its symbol
     typical  its value in the call for which the graph was compiled, at which times and bytes are given
-    least    the least value; most: the largest, None without a limit
+    minimum  the smallest value that calls may have
+    maximum  the largest one; None without a limit
     read     where a call brings it: "x, dimension 0"
     factor   divides it at every call, as a branch of the model has asked
     called   the name of its Dim; "" without one
@@ -21,8 +23,8 @@ class SizeFacts:
 
     name: str
     typical: int
-    least: int
-    most: int | None
+    minimum: int
+    maximum: int | None
     read: tuple[str, ...]
     factor: int = 1
     called: str = ""

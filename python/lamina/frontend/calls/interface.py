@@ -78,7 +78,7 @@ def with_outputs(program: Program, interface: Interface) -> Program:
 
 def _output(program: Program, view: ViewResult) -> Ref:
     dtype, item = CODES[view.dtype], ITEM_BYTES[CODES[view.dtype]]
-    if view.of == "result":
+    if view.source == "result":
         base = program.outputs[view.index]
         return Ref(base.buffer, base.offset + view.offset * item, dtype, view.shape, view.strides)
     for index, buffer in enumerate(program.buffers):

@@ -141,12 +141,12 @@ def roomy_results(gm: fx.GraphModule) -> range:
 def own_results(results: Outputs, free: Sequence[int]) -> tuple[int, ...]:
     """Returns those of the outputs `free` that are a whole result of the program, in its shape, that no other output views."""
     outputs = results.outputs
-    views = [output for output in outputs if isinstance(output, ViewResult) and output.of == "result"]
+    views = [output for output in outputs if isinstance(output, ViewResult) and output.source == "result"]
     uses = Counter(view.index for view in views)
     own = []
     for i in free:
         output = outputs[i]
-        if not isinstance(output, ViewResult) or output.of != "result" or uses[output.index] > 1:
+        if not isinstance(output, ViewResult) or output.source != "result" or uses[output.index] > 1:
             continue
         if output.offset == 0 and exact_sizes(results.bases[output.index].meta["val"].shape) == output.shape:
             own.append(i)

@@ -109,9 +109,9 @@ class SizeRelations:
         """Raises ValueError for values of symbols, by name, that the graph does not serve."""
         written = {symbol.name: symbol.written for symbol in symbols}
         for symbol in symbols:
-            value = values.get(symbol.name, symbol.least)
-            if value < symbol.least or (symbol.most is not None and value > symbol.most):
-                raise ValueError(f"{symbol.written} must be {range_text(symbol.least, symbol.most)}; it is {value}")
+            value = values.get(symbol.name, symbol.minimum)
+            if value < symbol.minimum or (symbol.maximum is not None and value > symbol.maximum):
+                raise ValueError(f"{symbol.written} must be {range_text(symbol.minimum, symbol.maximum)}; it is {value}")
         found = {symbol: values[str(symbol)] for symbol in (self._env.var_to_range if values else ()) if str(symbol) in values}
         for guard in self.guards:
             if self._evaluated(guard.expr, found) == sympy.false:

@@ -51,7 +51,7 @@ def _compiled(built: Built, symbols: Mapping[str, int], options: Options, destin
 
 def _has_strides(program: Program, interface: Interface) -> bool:
     """Returns whether the results of a program lie in memory as an interface says, whatever the typical sizes of both."""
-    results = [(view, program.outputs[view.index]) for view in interface.views() if view.of == "result"]
+    results = [(view, program.outputs[view.index]) for view in interface.views() if view.source == "result"]
     whole = [(view, ref) for view, ref in results if _plain(view.shape) == _plain(ref.shape)]
     return all(_plain(Layout.of(view.shape, view.strides).strides) == _plain(ref.strides) for view, ref in whole)
 

@@ -36,12 +36,12 @@ class ConstantResult:
 class ViewResult:
     """A tensor over the memory of a result of the compiled graph or of an input.
 
-    of      "result" or "input"
-    index   of that result or input
+    source  whose memory it is
+    index   number of that result or input
     offset  in elements from its first element
     """
 
-    of: Literal["result", "input"]
+    source: Literal["result", "input"]
     index: int
     offset: SizeLike
     dtype: Dtype
@@ -291,10 +291,10 @@ def _is_reinterpreted(value: Tensor, base: Tensor) -> bool:
     return (value.dtype, value.is_conj(), value.is_neg()) != (base.dtype, base.is_conj(), base.is_neg())
 
 
-def _view(of: Literal["result", "input"], index: int, value: Tensor, base: Tensor) -> ViewResult | Reinterpreted:
+def _view(source: Literal["result", "input"], index: int, value: Tensor, base: Tensor) -> ViewResult | Reinterpreted:
     shape, strides = exact_sizes(value.shape), exact_sizes(value.stride())
     if value is base or not _is_reinterpreted(value, base):
-        return ViewResult(of, index, _offset(value, base), value.dtype, shape, strides)
-    whole = ViewResult(of, index, 0, base.dtype, exact_sizes(base.shape), exact_sizes(base.stride()))
+        return ViewResult(source, index, _offset(value, base), value.dtype, shape, strides)
+    whole = ViewResult(source, index, 0, base.dtype, exact_sizes(base.shape), exact_sizes(base.stride()))
     bits = (value.is_conj(), value.is_neg())
     return Reinterpreted(whole, base.is_conj(), base.is_neg(), _offset(value, base), value.dtype, shape, strides, *bits)

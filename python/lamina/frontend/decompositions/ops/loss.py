@@ -27,18 +27,18 @@ def _weights(like: Tensor, target: Tensor, safe: Tensor, weight: Tensor | None, 
 def nll_forward(x: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore: int) -> tuple[Tensor, Tensor]:
     """Returns the loss and the sum of the weights. x: [C], [N, C] or [N, C, H, W]; target: the same without C."""
     channel = 0 if x.dim() == 1 else 1
-    w = in_compute_dtype(x)
+    wide = in_compute_dtype(x)
     if x.dim() == 1 and target.dim() == 1:
         target = target.reshape(())
     safe = torch.where(target != ignore, target, 0)
-    picked = -w.gather(channel, safe.unsqueeze(channel)).squeeze(channel)
+    picked = -wide.gather(channel, safe.unsqueeze(channel)).squeeze(channel)
     if weight is None:
         loss = torch.where(target != ignore, picked, 0.0)
     else:
-        loss = torch.where(target != ignore, picked * _weights(w, target, safe, weight, ignore), 0.0)
+        loss = torch.where(target != ignore, picked * _weights(wide, target, safe, weight, ignore), 0.0)
     if reduction == _NONE and x.dim() > 1:
         return loss.to(x.dtype), x.new_zeros(())
-    total = _weights(w, target, safe, weight, ignore).sum()
+    total = _weights(wide, target, safe, weight, ignore).sum()
     if reduction != _NONE:
         loss = loss.sum()
     if reduction == _MEAN:
@@ -51,13 +51,13 @@ def nll_backward(
 ) -> Tensor:
     """Computes -grad * weight at the target's class and 0 elsewhere, by comparing class numbers with the target."""
     channel = 0 if x.dim() == 1 else 1
-    g = in_compute_dtype(grad)
+    slope = in_compute_dtype(grad)
     if x.dim() == 1:  # one sample: as in eager, the first target and the only gradient count, whatever their shapes
-        target, g = target.reshape(-1)[0], g.reshape(())
+        target, slope = target.reshape(-1)[0], slope.reshape(())
     if reduction == _MEAN:
-        g = g / in_compute_dtype(total_weight)
+        slope = slope / in_compute_dtype(total_weight)
     safe = torch.where(target != ignore, target, 0)
-    per_target = -g * _weights(in_compute_dtype(x), target, safe, weight, ignore)
+    per_target = -slope * _weights(in_compute_dtype(x), target, safe, weight, ignore)
     per_target = torch.where(target != ignore, per_target, 0.0)
     return torch.where(position(x, channel) == safe.unsqueeze(channel), per_target.unsqueeze(channel), 0.0).to(x.dtype)
 
@@ -96,14 +96,14 @@ def multilabel_margin_backward(grad: Tensor, x: Tensor, target: Tensor, reductio
     within = (counted & (margins > 0)).to(rows.dtype)
     names = given.unsqueeze(2) & (wanted.unsqueeze(2) == position(rows, 1).unsqueeze(0))
     taken = torch.where(names, within.sum(2, True), 0.0).sum(1)
-    g = in_compute_dtype(grad).reshape(-1, 1) / (rows.numel() if reduction == _MEAN else rows.shape[1])
-    return ((within.sum(1) - taken) * g).to(x.dtype).reshape(x.shape)
+    slope = in_compute_dtype(grad).reshape(-1, 1) / (rows.numel() if reduction == _MEAN else rows.shape[1])
+    return ((within.sum(1) - taken) * slope).to(x.dtype).reshape(x.shape)
 
 
 def soft_margin_backward(grad: Tensor, x: Tensor, target: Tensor, reduction: int = _MEAN) -> Tensor:
     """Computes -grad * target * sigmoid(-target * x): torch's decomposition subtracts 1 from a sigmoid next to it."""
-    g, y = in_compute_dtype(grad), in_compute_dtype(target)
-    out = -g * y * torch.sigmoid(-y * in_compute_dtype(x))
+    slope, label = in_compute_dtype(grad), in_compute_dtype(target)
+    out = -slope * label * torch.sigmoid(-label * in_compute_dtype(x))
     return (out / x.numel() if reduction == _MEAN else out).to(x.dtype)
 
 

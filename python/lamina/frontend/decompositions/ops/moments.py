@@ -114,12 +114,12 @@ def is_long(x: Tensor, dims: Sequence[int]) -> bool:
     On a GPU, columns are left to lamina-split-reductions, which knows how many programs there is room for. Images of known sizes
     may lie with their channels last there, whatever the layout of `x`.
     """
-    n = count(x, dims)
-    if not on_cpu(x) and len(dims) > 1 and isinstance(n, int) and n >= PIECES:
+    size = count(x, dims)
+    if not on_cpu(x) and len(dims) > 1 and isinstance(size, int) and size >= PIECES:
         return True
     if _along_memory(x, dims):
-        return surely(n > LONG)
-    return on_cpu(x) and surely(n >= LONG_COLUMN)
+        return surely(size > LONG)
+    return on_cpu(x) and surely(size >= LONG_COLUMN)
 
 
 def on_cpu(x: Tensor) -> bool:
@@ -154,64 +154,64 @@ def _pieces(x: Tensor, dims: Sequence[int]) -> list[tuple[Tensor, list[int], tup
         return [(x, list(dims), ())]
     most = PART if _along_memory(x, dims) else COLUMN_PART
     ordered = sorted(dims, key=lambda d: (x.stride(d), -d))
-    at, inner = 0, 1
-    while inner * x.shape[ordered[at]] <= most:
-        inner *= x.shape[ordered[at]]
-        at += 1
-    d, n = ordered[at], x.shape[ordered[at]]
+    place, inner = 0, 1
+    while inner * x.shape[ordered[place]] <= most:
+        inner *= x.shape[ordered[place]]
+        place += 1
+    split, size = ordered[place], x.shape[ordered[place]]
     length = int(max(most // inner, 1))
-    if isinstance(n, int):
-        length = next((p for p in range(length, length // 2, -1) if n % p == 0), length)
-    whole = n // length * length
-    cut = x.narrow(d, 0, whole).unflatten(d, (n // length, length))
-    over = tuple(_after(other, d) for other in ordered[at + 1 :])
-    within = [_after(other, d) for other in ordered[:at]]
-    pieces = [(cut, [*within, d + 1], (d, *over))]
-    if whole < n:
-        rest = x.narrow(d, whole, n - whole).unsqueeze(d)
-        pieces.append((rest, [*within, d + 1], (d, *over)))
+    if isinstance(size, int):
+        length = next((divisor for divisor in range(length, length // 2, -1) if size % divisor == 0), length)
+    whole = size // length * length
+    cut = x.narrow(split, 0, whole).unflatten(split, (size // length, length))
+    over = tuple(_after(other, split) for other in ordered[place + 1 :])
+    within = [_after(other, split) for other in ordered[:place]]
+    pieces = [(cut, [*within, split + 1], (split, *over))]
+    if whole < size:
+        rest = x.narrow(split, whole, size - whole).unsqueeze(split)
+        pieces.append((rest, [*within, split + 1], (split, *over)))
     return pieces
 
 
-def _after(other: int, d: int) -> int:
+def _after(other: int, split: int) -> int:
     """Returns the number of a dimension after `d` was split in two."""
-    return other + (other > d)
+    return other + (other > split)
 
 
 def _moments(x: Tensor, dims: list[int], over: tuple[int, ...], exact_mean: bool) -> _Part:
-    w, n = in_compute_dtype(x), count(x, dims)
+    wide, size = in_compute_dtype(x), count(x, dims)
     if exact_mean and _in_f64(x):
-        mean = w.double().sum(dims, True) / n
+        mean = wide.double().sum(dims, True) / size
         shift = mean.float()
-        d, rest = w - shift, mean - shift.double()
+        distance, rest = wide - shift, mean - shift.double()
     else:
-        shift = w.sum(dims, True) / n
-        d = w - shift
-        rest = d.sum(dims, True) / n
-    squares = (d * d).sum(dims, True) - n * rest * rest
-    return _Part(shift, rest, squares.abs(), n, over)  # a negative value comes from rounding
+        shift = wide.sum(dims, True) / size
+        distance = wide - shift
+        rest = distance.sum(dims, True) / size
+    squares = (distance * distance).sum(dims, True) - size * rest * rest
+    return _Part(shift, rest, squares.abs(), size, over)  # a negative value comes from rounding
 
 
-def _joined(parts: list[_Part], n: int) -> Moments:
+def _joined(parts: list[_Part], size: int) -> Moments:
     """Merges the moments of all parts."""
     if len(parts) == 1 and not parts[0].over:
         return Moments(parts[0].shift + parts[0].rest, parts[0].squares)
-    parts = [_higher(p) for p in parts]
+    parts = [_higher(part) for part in parts]
     first = parts[0]
     base = first.shift.sum(first.over, True) / count(first.shift, first.over)  # near the mean
-    away = [(p.shift - base) + p.rest for p in parts]
-    rest = _added([a.sum(p.over, True) * p.count for a, p in zip(away, parts, strict=True)]) / n
-    between = [((a - rest) * (a - rest)).sum(p.over, True) * p.count for a, p in zip(away, parts, strict=True)]
-    squares = _added([p.squares.sum(p.over, True) + b for p, b in zip(parts, between, strict=True)])
+    away = [(part.shift - base) + part.rest for part in parts]  # of their means from `base`
+    rest = _added([a.sum(part.over, True) * part.count for a, part in zip(away, parts, strict=True)]) / size
+    between = [((a - rest) * (a - rest)).sum(part.over, True) * part.count for a, part in zip(away, parts, strict=True)]
+    squares = _added([part.squares.sum(part.over, True) + spread for part, spread in zip(parts, between, strict=True)])
     mean = base + rest
     return Moments(mean.squeeze(first.over[0]), squares.squeeze(first.over[0]))
 
 
-def _higher(p: _Part) -> _Part:
+def _higher(part: _Part) -> _Part:
     """Returns the part in f64 in place of f32, on a CPU."""
-    if _in_f64(p.shift):
-        return _Part(p.shift.double(), p.rest.double(), p.squares.double(), p.count, p.over)
-    return p
+    if _in_f64(part.shift):
+        return _Part(part.shift.double(), part.rest.double(), part.squares.double(), part.count, part.over)
+    return part
 
 
 def _added(values: list[Tensor]) -> Tensor:

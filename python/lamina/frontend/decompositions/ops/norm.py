@@ -111,18 +111,18 @@ def batch_norm_training(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None, Tensor | None]:
     """Returns the result, the saved mean and rstd, and the new running statistics (with the unbiased variance)."""
     dims = [0, *range(2, x.dim())]
-    n = x.numel() // x.shape[1]
-    w = in_compute_dtype(x)
+    size = x.numel() // x.shape[1]
+    wide = in_compute_dtype(x)
     found = moments(x, dims)
-    mean, var = found.mean, found.squares / n
-    rstd = torch.rsqrt(var.to(w.dtype) + eps)
-    out = _affine((w - mean.to(w.dtype)) * rstd, x, weight, bias)
+    mean, var = found.mean, found.squares / size
+    rstd = torch.rsqrt(var.to(wide.dtype) + eps)
+    out = _affine((wide - mean.to(wide.dtype)) * rstd, x, weight, bias)
     flat_mean, flat_var, flat_rstd = (t.reshape(-1) for t in (mean, var, rstd))
     new_mean = new_var = None
     if running_mean is not None:
         new_mean = (momentum * flat_mean + (1 - momentum) * running_mean).to(running_mean.dtype)
     if running_var is not None:
-        new_var = (momentum * (flat_var * (n / greater(n - 1, 1))) + (1 - momentum) * running_var).to(running_var.dtype)
+        new_var = (momentum * (flat_var * (size / greater(size - 1, 1))) + (1 - momentum) * running_var).to(running_var.dtype)
     saved = _statistics(x, weight, bias, running_mean)
     return out, flat_mean.to(saved), flat_rstd.to(saved), new_mean, new_var
 
@@ -199,9 +199,9 @@ def weight_norm(v: Tensor, g: Tensor, dim: int = 0) -> Any:
     """Scales v to have the norms g along `dim`. Returns the result and v's own norms. NotImplemented for other shapes of g."""
     if g.dim() != v.dim():
         return NotImplemented
-    w = in_compute_dtype(v)
-    norm = (w * w).sum([i for i in range(v.dim()) if i != dim], True).sqrt()
-    return (w * (in_compute_dtype(g) / norm)).to(v.dtype), norm.to(wide_dtype(g.dtype))
+    wide = in_compute_dtype(v)
+    norm = (wide * wide).sum([i for i in range(v.dim()) if i != dim], True).sqrt()
+    return (wide * (in_compute_dtype(g) / norm)).to(v.dtype), norm.to(wide_dtype(g.dtype))
 
 
 def weight_norm_alone(v: Tensor, g: Tensor, dim: int = 0) -> Any:

@@ -89,21 +89,21 @@ def div_mode(x: Tensor, y: Any, *, rounding_mode: str | None) -> Any:
 
 
 def _divide_floats(x: Tensor, y: Any, dtype: torch.dtype, mode: str) -> Tensor:
-    w = wide_dtype(dtype)
-    a, b = x.to(w), y.to(w) if isinstance(y, Tensor) else y
-    q = a / b
+    wide = wide_dtype(dtype)
+    dividend, divisor = x.to(wide), y.to(wide) if isinstance(y, Tensor) else y
+    quotient = dividend / divisor
     if mode == "trunc":
-        return _trunc(q).to(dtype)
-    if not isinstance(b, Tensor) and b == 0:
-        return q.to(dtype)
+        return _trunc(quotient).to(dtype)
+    if not isinstance(divisor, Tensor) and divisor == 0:
+        return quotient.to(dtype)
     # Eager's floor division: the remainder decides, since a / b may round up to a whole number.
-    mod = torch.fmod(a, b)
-    div = (a - mod) / b
-    div = torch.where((mod != 0) & ((mod < 0) != (b < 0)), div - 1, div)
-    floor = torch.floor(div)
-    floor = torch.where(div - floor > 0.5, floor + 1, floor)
-    floor = torch.where(div != 0, floor, q * 0)  # a zero with the quotient's sign
-    return (torch.where(b == 0, q, floor) if isinstance(b, Tensor) else floor).to(dtype)
+    rest = torch.fmod(dividend, divisor)
+    floored = (dividend - rest) / divisor
+    floored = torch.where((rest != 0) & ((rest < 0) != (divisor < 0)), floored - 1, floored)
+    floor = torch.floor(floored)
+    floor = torch.where(floored - floor > 0.5, floor + 1, floor)
+    floor = torch.where(floored != 0, floor, quotient * 0)  # a zero with the quotient's sign
+    return (torch.where(divisor == 0, quotient, floor) if isinstance(divisor, Tensor) else floor).to(dtype)
 
 
 def _trunc(x: Tensor) -> Tensor:
@@ -117,10 +117,10 @@ def fmod(x: Tensor, y: Any) -> Any:
     """
     dtype = torch.result_type(x, y)
     if dtype.is_floating_point:
-        w = wide_dtype(dtype)
-        b = torch.abs(y.to(w)) if isinstance(y, Tensor) else abs(y)
-        r = torch.remainder(torch.abs(x.to(w)), b)
-        return torch.where((x == 0) & (r == r), x.to(w), torch.where(x < 0, -r, r)).to(dtype)
+        wide = wide_dtype(dtype)
+        divisor = torch.abs(y.to(wide)) if isinstance(y, Tensor) else abs(y)
+        rest = torch.remainder(torch.abs(x.to(wide)), divisor)
+        return torch.where((x == 0) & (rest == rest), x.to(wide), torch.where(x < 0, -rest, rest)).to(dtype)
     return integer.fmod(x, y, dtype)
 
 

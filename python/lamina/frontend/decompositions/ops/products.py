@@ -46,9 +46,11 @@ def trilinear(
     dtype = promoted_dtype(a, b, c)
     dims = a.dim() + len(expand_a)
     letters = "abcdefghijklmnopqrstuvwxyz"[:dims]
-    of = ["".join(x for d, x in enumerate(letters) if d not in missing) for missing in (expand_a, expand_b, expand_c)]
-    kept = "".join(x for d, x in enumerate(letters) if d not in sum_over)
-    return torch.einsum(f"{','.join(of)}->{kept}", *(t.to(dtype) for t in (a, b, c))).to(a.dtype)
+    a_dims, b_dims, c_dims, kept = (
+        "".join(letter for d, letter in enumerate(letters) if d not in missing)
+        for missing in (expand_a, expand_b, expand_c, sum_over)
+    )
+    return torch.einsum(f"{a_dims},{b_dims},{c_dims}->{kept}", *(t.to(dtype) for t in (a, b, c))).to(a.dtype)
 
 
 def dist(x: Tensor, y: Tensor, p: Any = 2) -> Tensor:
@@ -82,18 +84,18 @@ def cdist_backward(grad: Tensor, x: Tensor, y: Tensor, p: float, distances: Tens
     return _slopes(x.unsqueeze(-2) - y.unsqueeze(-3), p, distances.unsqueeze(-1), grad.unsqueeze(-1)).sum(-2)
 
 
-def _slopes(d: Tensor, p: float, distance: Tensor, grad: Tensor) -> Tensor:
+def _slopes(difference: Tensor, p: float, distance: Tensor, grad: Tensor) -> Tensor:
     """Returns the gradients of the norms of differences `d`."""
     if p == 1:
-        return grad * torch.sign(d)
+        return grad * torch.sign(difference)
     if p == float("inf"):
-        return grad * torch.sign(d) * (d.abs() == distance)
+        return grad * torch.sign(difference) * (difference.abs() == distance)
     apart = torch.where(distance == 0, 1.0, distance)
     if p == 2:
-        slope = d / apart
+        slope = difference / apart
     else:
-        slope = torch.sign(d) * (d.abs() / apart) ** (p - 1)
-        slope = torch.where(d == 0, 0.0, slope) if p < 1 else slope
+        slope = torch.sign(difference) * (difference.abs() / apart) ** (p - 1)
+        slope = torch.where(difference == 0, 0.0, slope) if p < 1 else slope
     return torch.where(distance == 0, 0.0, grad * slope)
 
 

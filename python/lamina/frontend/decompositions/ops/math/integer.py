@@ -77,12 +77,12 @@ def divide(x: Tensor, y: Any, dtype: torch.dtype, mode: str) -> Any:
     wide = _wide(dtype)
     if mode == "trunc" and all(v.dtype is wide for v in (x, y) if isinstance(v, Tensor)):
         return NotImplemented
-    a, b = x.to(dtype).to(wide), _divisor(_known(y, x), dtype, wide)
-    quotient = torch.div(a, b, rounding_mode="trunc")
+    dividend, divisor = x.to(dtype).to(wide), _divisor(_known(y, x), dtype, wide)
+    quotient = torch.div(dividend, divisor, rounding_mode="trunc")
     if mode == "trunc" or dtype is torch.uint8:
         return quotient.to(dtype)
-    rest = a - quotient * b
-    other_sign = (rest < 0) != (b < 0) if isinstance(b, Tensor) else rest < 0 if b > 0 else rest > 0
+    rest = dividend - quotient * divisor
+    other_sign = (rest < 0) != (divisor < 0) if isinstance(divisor, Tensor) else rest < 0 if divisor > 0 else rest > 0
     return (quotient - ((rest != 0) & other_sign).to(wide)).to(dtype)
 
 
@@ -98,8 +98,8 @@ def fmod(x: Tensor, y: Any, dtype: torch.dtype) -> Any:
     if dtype is torch.bool or (not isinstance(y, Tensor) and y == 0):
         return NotImplemented
     wide = _wide(dtype)
-    a, b = x.to(dtype).to(wide), _divisor(y, dtype, wide)
-    return (a - torch.div(a, b, rounding_mode="trunc") * b).to(dtype)
+    dividend, divisor = x.to(dtype).to(wide), _divisor(y, dtype, wide)
+    return (dividend - torch.div(dividend, divisor, rounding_mode="trunc") * divisor).to(dtype)
 
 
 def remainder(x: Tensor, y: Any) -> Any:
@@ -110,9 +110,9 @@ def remainder(x: Tensor, y: Any) -> Any:
     if dtype.is_floating_point or dtype is torch.bool:
         return NotImplemented
     wide = _wide(dtype)
-    a, b = x.to(dtype).to(wide), _divisor(y, dtype, wide)
-    rest = a - torch.div(a, b, rounding_mode="trunc") * b
-    return (rest + torch.where((rest != 0) & ((rest < 0) != (b < 0)), b, 0)).to(dtype)
+    dividend, divisor = x.to(dtype).to(wide), _divisor(y, dtype, wide)
+    rest = dividend - torch.div(dividend, divisor, rounding_mode="trunc") * divisor
+    return (rest + torch.where((rest != 0) & ((rest < 0) != (divisor < 0)), divisor, 0)).to(dtype)
 
 
 def remainder_of(x: float, y: Tensor) -> Tensor:
