@@ -62,8 +62,8 @@ class GatherOp(Tile.Operation, name="gather"):
 class ScatterOp(Tile.Operation, name="scatter"):
     """Stores lanes to a flat memref: mem[index[i]] = value[i] where mask[i]. index: a vector of index.
 
-    With the attribute `combine`, which names one of graph.COMBINERS: mem[index[i]] = combine(mem[index[i]], value[i]), one lane
-    after another. On GPUs other programs may do so to the same element at the same time; on CPUs none does.
+    With the attribute `combine`, which names one of combining.COMBINERS: mem[index[i]] = combine(mem[index[i]], value[i]), one
+    lane after another. On GPUs other programs may do so to the same element at the same time; on CPUs none does.
     """
 
     value: ext.Operand[Any]

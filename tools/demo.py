@@ -100,12 +100,12 @@ def measure(model: nn.Module, inputs: tuple[Any, ...], found: Explanation, *, wi
         runs["torch.compile"] = partial(torch.compile(model), *inputs)
         compile["torch.compile"] = mean_seconds(runs["torch.compile"])
 
-    def ours() -> None:
+    def by_lamina() -> None:
         """Compiles the model by Lamina and calls it once."""
         runs["lamina"] = partial(lamina.compile(model, inputs, options=lamina.Options(cache=False)), *inputs)
         runs["lamina"]()
 
-    compile["lamina"] = mean_seconds(ours)
+    compile["lamina"] = mean_seconds(by_lamina)
     exact = in_double(model, inputs)
     errors = {key: largest_difference(run(), exact) for key, run in runs.items()}
     times, _ = interleaved(runs)

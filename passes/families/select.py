@@ -25,8 +25,7 @@ from .grouped_products import GroupedFamily
 from .problem import Family, Problem
 from .surroundings import calls, is_open, kernels
 from .vendor.registry import ROUTINES
-from .vendor.routine import Routine, VendorCall, VendorSchedule, covers_epilogue
-from .vendor.routine import replace_by_call as take_vendor
+from .vendor.routine import Routine, VendorCall, VendorSchedule, covers_epilogue, replace_by_call
 
 FAMILIES: tuple[Family, ...] = (AttentionFamily(), GroupedFamily(), GemmFamily(), DirectFamily(), CustomFamily())
 """All families, in the order in which their problems are decided."""
@@ -115,7 +114,7 @@ class SelectKernels(Pass):
                 problem.take(choice, self.target)
             return
         candidates = _vendors(problem, self.target, self.round_intermediates)
-        take_vendor(next((call for routine, call in candidates if routine.name == choice.kernel.routine), None), problem)
+        replace_by_call(next((call for routine, call in candidates if routine.name == choice.kernel.routine), None), problem)
 
 
 def candidates(problem: Problem, target: Target, rounds: bool = False) -> list[Choice]:

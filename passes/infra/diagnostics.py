@@ -8,7 +8,7 @@ from torch_mlir import ir
 
 from lamina.core.errors import CompileError
 from lamina.dialects import graph
-from lamina.dialects import verify as verify_ours
+from lamina.dialects import verify as verify_dialects
 
 _PLACE = re.compile(r'"((?:[^"\\]|\\.)*)":(\d+):(\d+)')
 
@@ -68,7 +68,7 @@ def verify(module: ir.Module) -> None:
         module.operation.verify()
     except ir.MLIRError as error:
         raise InvalidIR(of_error(error)) from error
-    if wrong := verify_ours(module.operation):
+    if wrong := verify_dialects(module.operation):
         raise InvalidIR(tuple(_error(text, op) for op, text in wrong))
 
 

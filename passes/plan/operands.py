@@ -55,7 +55,7 @@ def _is_last(value: ir.Value) -> bool:
 
 
 def argument(attribute: ir.Attribute, tensors: Iterator[Ref]) -> Arg:
-    """Converts one argument of a call (see graph.Extern), taking tensors in order."""
+    """Converts one argument of a call (see graph.ExternOp), taking tensors in order."""
     match attribute:
         case ir.UnitAttr():
             return next(tensors)

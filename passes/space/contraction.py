@@ -30,7 +30,7 @@ class Contraction:
     products  the sums themselves, one of each b, among the expressions of `results`
     results   what the epilogue stores
     summed    of each result: along how many columns at a time it is summed before it is stored, 0 for not at all
-    centered   of each result: whether that is the sum of the squared distances from the mean of these columns
+    centered  of each result: whether that is the sum of the squared distances from the mean of these columns
     stacked   of each result: over how many rows at a time it is summed before it is stored, 0 for not at all
     """
 
@@ -134,6 +134,8 @@ class _Factors(NamedTuple):
 
 
 def _factors(product: Reduce, merged: Merged, dtype: str) -> _Factors:
+    """Returns the factors of a product, and which of its axes each varies over. dtype: their element type in memory. Raises Unfit
+    unless the product is one of matrices, perhaps in a batch."""
     factors = factors_of(product)
     a, b = map(before_rounding, factors)
     if dtype == "f32" and (a is factors[0] or b is factors[1]):

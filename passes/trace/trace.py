@@ -40,10 +40,16 @@ _EQUALITY = (1, 6, 8, 13)  # predicates of cmpf: equal or not, ordered or unorde
 
 
 class Tracer:
-    """Builds the expressions of elements. `is_memory(value)`: load it, do not recompute it. `strides_of(value)`: of memory values.
-    `columns(generic)`: index of every reduced loop, in order, and the axes they run over (default: fresh axes).
-    `divide`: an index that no split of axes makes affine is divided at run time; otherwise it raises Untraceable.
-    `round_half`: values that eager stores in a half type are rounded to that type."""
+    """Builds the expressions of elements, each once.
+
+    is_memory   returns whether a value is loaded from memory; others are computed
+    strides_of  returns the strides of a value in memory, in elements
+    columns     returns the index of every reduced loop of a generic, in order, and the axes that they run over: fresh ones by
+                default
+    generics    the generics that were read so far, by op, for tracers to share
+    divide      an index that no split of axes makes affine is divided at run time; otherwise it raises Untraceable
+    round_half  values that eager stores in a half type are rounded to that type
+    """
 
     def __init__(
         self,

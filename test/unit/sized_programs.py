@@ -15,6 +15,7 @@ from lamina.frontend.calls.call import unboxed
 from lamina.frontend.compiling import stages
 from lamina.runtime import cubins
 from lamina.targets.base import Artifact
+from lamina.targets.module import programs_of
 from lamina.targets.nvvm.backend import NvvmBackend
 from lamina.targets.triton import text as triton_text
 from lamina.targets.triton.printing.printed import Printed
@@ -72,6 +73,16 @@ def kernels(launches: list[Launch], monkeypatch: pytest.MonkeyPatch) -> list[str
 
     monkeypatch.setattr(stages, "load", loaded)
     return found
+
+
+@pytest.fixture
+def not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stands the text of each module in for its code, by which `launches` finds it."""
+    monkeypatch.setattr(
+        NvvmBackend,
+        "compile",
+        lambda self, module, *_: Artifact(str(self.target), str(module).encode(), tuple(programs_of(module))),
+    )
 
 
 OPTIONS = {"target": TARGET, "cache": False}

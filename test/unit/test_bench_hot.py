@@ -155,10 +155,10 @@ def test_the_best_kernel_of_ours_is_pinned_for_a_while(tmp_path: Path, monkeypat
         return model
 
     monkeypatch.setattr(lamina, "compile", compile)
-    pins = contestants.best_of_ours(Store().records())
+    pins = contestants.fastest_of_lamina(Store().records())
     assert contestants.pinned(pins, torch.neg, (torch.ones(2),))().tolist() == [-1, -1]
     assert compiled == [("cached", OURS)] and Store().records()[0].answer.winner == "library"
-    assert contestants.best_of_ours([record()]) == {}
+    assert contestants.fastest_of_lamina([record()]) == {}
 
 
 def measured(workload: Workload, monkeypatch: pytest.MonkeyPatch, store: Path) -> list[dict[str, Any]]:

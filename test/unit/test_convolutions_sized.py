@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from sized_programs import OPTIONS, compiled, launches
+from sized_programs import OPTIONS, compiled, launches, not_compiled
 from torch import Tensor, nn
 from watched import compiled_programs, steps_of
 
@@ -15,11 +15,8 @@ from lamina.core.program import Call, Launch, Program, Ref
 from lamina.passes.families.choice import Choice
 from lamina.passes.families.gemm.family import ProductProblem
 from lamina.schedules.contraction import GemmConfig
-from lamina.targets.base import Artifact
-from lamina.targets.module import programs_of
-from lamina.targets.nvvm.backend import NvvmBackend
 
-__all__ = ["launches"]
+__all__ = ["launches", "not_compiled"]
 pytestmark = pytest.mark.usefixtures("channels_last")
 BF16, LAST = torch.bfloat16, torch.channels_last
 
@@ -27,15 +24,6 @@ BF16, LAST = torch.bfloat16, torch.channels_last
 @pytest.fixture(autouse=True)
 def _same_numbers() -> None:
     torch.manual_seed(0)
-
-
-@pytest.fixture
-def not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        NvvmBackend,
-        "compile",
-        lambda self, module, *_: Artifact(str(self.target), str(module).encode(), tuple(programs_of(module))),
-    )
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 import ctypes
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -174,11 +175,14 @@ def test_largest_errors_are_those_of_the_page(compiled: Compiled) -> None:
 
 
 def check(function: str, name: str, run: Compiled, seed: int) -> float:
-    bound, reference = F32_BOUNDS[function], FUNCTIONS[function]
     arrays = inputs(function, np.random.default_rng(seed))
-    got = run(name, *arrays)
-    with np.errstate(invalid="ignore"):  # signalling NaNs become quiet ones
-        exact = reference(*[torch.from_numpy(a.astype(np.float64)) for a in arrays]).numpy()
+    return worst_error(function, arrays, run(name, *arrays), F32_BOUNDS[function])
+
+
+def worst_error(function: str, arrays: Sequence[np.ndarray], got: np.ndarray, bound: float) -> float:
+    """Returns the largest error of a function's values, in units of the last place; it must be within a bound."""
+    with np.errstate(all="ignore"):  # signalling NaNs become quiet ones
+        exact = FUNCTIONS[function](*[torch.from_numpy(a.astype(np.float64)) for a in arrays]).numpy()
     error = ulp_error(got, exact)
     worst = int(np.argmax(error))
     assert error[worst] <= bound, (function, [a[worst] for a in arrays], got[worst], exact[worst], error[worst])

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from sized_programs import compiled, launches
+from sized_programs import compiled, launches, not_compiled
 from torch import Tensor, nn
 
 from lamina.core.gpu import Gpu
@@ -18,11 +18,8 @@ from lamina.schedules import product_classes
 from lamina.schedules.contraction import GemmConfig
 from lamina.schedules.product_classes import for_all_sizes
 from lamina.schedules.product_cost import GemmWork
-from lamina.targets.base import Artifact
-from lamina.targets.module import programs_of
-from lamina.targets.nvvm.backend import NvvmBackend
 
-__all__ = ["launches"]
+__all__ = ["launches", "not_compiled"]
 F, BF16 = nn.functional, torch.bfloat16
 PLAIN = GemmConfig(32, 32, 32, 4, 2)
 SCHEDULES = {
@@ -55,16 +52,6 @@ MODELS: dict[str, Callable[..., Tensor]] = {
     "halves": lambda x, w, b: F.glu(F.linear(x, w)),
     "columns": lambda x, w, b: (w @ x.reshape(-1, 40).t()).tanh(),
 }
-
-
-@pytest.fixture
-def not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stands the text of each module in for its code, by which `launches` finds it."""
-    monkeypatch.setattr(
-        NvvmBackend,
-        "compile",
-        lambda self, module, *_: Artifact(str(self.target), str(module).encode(), tuple(programs_of(module))),
-    )
 
 
 def agrees(model: nn.Module, run: Callable[..., Any], x: Tensor) -> None:

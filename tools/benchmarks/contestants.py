@@ -103,16 +103,16 @@ def choice(record: Record) -> dict[str, Any]:
     return {**asked, "chosen": record.answer.winner, "seconds": dict(times), "dropped": dict(record.answer.dropped)}
 
 
-def best_of_ours(records: Iterable[Record]) -> dict[str, str]:
+def fastest_of_lamina(records: Iterable[Record]) -> dict[str, str]:
     """Returns Lamina's fastest kernel for each question that has one, by the record's id.
 
     Names of Lamina's schedules have parameters, "triton{m=128 ...}", except the cost model's for rows; libraries' names are words.
     """
     best = {}
     for record in records:
-        ours = {name: seconds for name, seconds in record.answer.times if "=" in name or name == MODEL}
-        if ours:
-            best[record.id] = min(ours, key=lambda name: ours[name])
+        times = {name: seconds for name, seconds in record.answer.times if "=" in name or name == MODEL}
+        if times:
+            best[record.id] = min(times, key=lambda name: times[name])
     return best
 
 

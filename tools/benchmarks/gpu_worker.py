@@ -30,10 +30,10 @@ from lamina.core.options import Tune
 from lamina.tools.benchmarks import timing
 from lamina.tools.benchmarks.contestants import (
     Run,
-    best_of_ours,
     by_lamina,
     choice,
     contestants,
+    fastest_of_lamina,
     in_jax,
     pinned,
     start_contestants,
@@ -142,7 +142,7 @@ def measure(
     if workload.kind == "op":
         records = Store().records()
         results["choices"] = [choice(record) for record in records]
-        if pins := best_of_ours(records):
+        if pins := fastest_of_lamina(records):
             runs |= start_contestants({"lamina own": lambda: pinned(pins, model, inputs)}, exact, results)
     time_all(runs, clocks, results)
     if workload.kind != "op" and "lamina" in runs:

@@ -91,10 +91,8 @@ def _may_join(op: ir.Operation, other: ir.Operation, group: ir.Operation) -> boo
     one, two = Product.read(op), Product.read(other)
     if one is None or two is None or (only_reader(op) or op) != group:
         return False
-    mine, its = (str(o.attributes[CHOICE]) if CHOICE in o.attributes else "" for o in (op, other))
-    if mine != its:
-        return False
-    return one.a == two.a and one.b.type == two.b.type
+    choices = {str(o.attributes[CHOICE]) if CHOICE in o.attributes else "" for o in (op, other)}
+    return len(choices) == 1 and one.a == two.a and one.b.type == two.b.type
 
 
 @dataclass(frozen=True)
@@ -118,10 +116,10 @@ class GemmProgram:
         """Replaces the problem by the candidate."""
         results = list(self.group.results)
         if self.pieces is not None:
-            mine = dict(zip(self.pieces.first.results, results, strict=True))
-            for old, new in mine.items():
+            new_of = dict(zip(self.pieces.first.results, results, strict=True))
+            for old, new in new_of.items():
                 old.replace_all_uses_with(new)
-            results = [mine.get(v, v) for v in self.pieces.results]
+            results = [new_of.get(v, v) for v in self.pieces.results]
             self.pieces.first.erase()
         replace_by(results, problem.group, problem.ops)
         erase_before(problem.before)

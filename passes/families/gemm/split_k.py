@@ -42,6 +42,8 @@ def split_inner(problem: GemmProblem, parts: int) -> ir.Operation:
 
 
 def _sums(problem: GemmProblem, products: Sequence[Computed], parts: int) -> ir.Operation:
+    """Emits the group that sums each part, with the problem's prologues."""
+
     def fill(values: ValueMap) -> list[ir.Value]:
         """Computes the partial products."""
         compute_before(problem.before, values)
@@ -64,7 +66,11 @@ def _sums_type(product: Computed, parts: int) -> ir.RankedTensorType:
 
 
 def _finish(problem: GemmProblem, products: Sequence[Computed], sums: Sequence[ir.Value], parts: int, before: ir.Operation) -> bool:
-    """Replaces a problem by a group that adds the parts and computes the epilogue; False if no kernel can compute that group."""
+    """Replaces a problem by a group, in front of the op `before`, that adds the parts and computes the epilogue. Returns False, and
+    changes nothing, if no kernel can compute that group.
+
+    sums  the products' sums of each part, f32 with the parts as the first dimension
+    """
     results = [op.results[0] for op in problem.ops]
     after = [] if problem.group is None else [v for v in problem.group.operands if v not in results]
     operands = {v: v for v in (*sums, *(v for p in products for v in p.after), *after)}

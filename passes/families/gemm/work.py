@@ -1,4 +1,4 @@
-"""Builds the cost model's input (product_cost.Work) for a problem: sizes, epilogue and prologue operations, bytes."""
+"""Builds the cost model's input (product_cost.GemmWork) for a problem: sizes, epilogue and prologue operations, bytes."""
 
 from collections.abc import Sequence
 from contextlib import suppress

@@ -10,6 +10,7 @@ from ...ir.reading import REDUCERS, Generic, element_type, neutral_element, numb
 from .partial_reductions import clone_body, shift_loops
 
 Entry = tuple[int, tuple[tuple[int, int], ...]]
+"""An index over loops: a constant, and the number and the factor of each loop."""
 
 
 def merge_nested(block: ir.Block) -> None:

@@ -49,20 +49,20 @@ def untuned_note(program: Program, tune: Tune) -> str:
 
     kinds = [family.reported for family in FAMILIES if family.reported is not None]
     calls = {kind.noun: [s for s in program.steps if isinstance(s, Call) and s.callee in kind.callees] for kind in kinds}
-    ours = {kind.noun: sum(isinstance(s, Launch) and _is_one(s, kind) for s in program.steps) for kind in kinds}
-    known = [kind for kind in kinds if calls[kind.noun] or ours[kind.noun]]
+    launches = {kind.noun: sum(isinstance(s, Launch) and _is_one(s, kind) for s in program.steps) for kind in kinds}
+    known = [kind for kind in kinds if calls[kind.noun] or launches[kind.noun]]
     if not known:
         return ""
     parts = []
     for kind in known:
         left = calls[kind.noun]
-        text = f"{counted(len(left) + ours[kind.noun], kind.noun)}, {len(left)} by the library"
+        text = f"{counted(len(left) + launches[kind.noun], kind.noun)}, {len(left)} by the library"
         stay = sum(map(kind.stays, left))
         parts.append(f"{text} ({stay} {kind.why})" if stay else text)
     head = ", ".join(parts)
     if program.device == "cpu":
         return f"{head}: on a CPU there is no other choice; on NVIDIA GPUs tuning chooses for f16 and bf16"
-    if not any(ours.values()) and not any(_dtypes(call, kind) <= set(FACTORS) for kind in known for call in calls[kind.noun]):
+    if not any(launches.values()) and not any(_dtypes(call, kind) <= set(FACTORS) for kind in known for call in calls[kind.noun]):
         return f"{head}: tuning chooses for f16 and bf16 alone"
     if tune in ("quick", "full"):
         return f"{head}: no kernel of Lamina computes these"

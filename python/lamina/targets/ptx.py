@@ -19,6 +19,7 @@ BLACKWELL = 100  # triton has a separate assembler from here on
 class Resources:
     """Resource usage of a kernel, as ptxas reports it.
 
+    kernel     its name
     registers  of a thread
     shared     bytes of static shared memory of a block
     stack      bytes of local memory of a thread

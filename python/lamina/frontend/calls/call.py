@@ -13,7 +13,7 @@ from .interface import Interface, unboxed
 
 def adapt(run: Callable[..., tuple[Tensor, ...]], interface: Interface, captured: tuple[Tensor, ...]) -> Callable[..., Any]:
     """Returns `run` itself when the graph's arguments and outputs are the program's, else an adapter around it."""
-    return run if interface.is_programs() else _Adapter(run, interface, captured)
+    return run if interface.is_identity() else _Adapter(run, interface, captured)
 
 
 class _Adapter:

@@ -42,11 +42,11 @@ class Interface:
         returned = [i for i, o in enumerate(self.outputs) if isinstance(o, ViewResult | Reinterpreted)]
         return tuple(number for number, i in enumerate(returned) if i in outputs)
 
-    def is_programs(self) -> bool:
+    def is_identity(self) -> bool:
         """Returns whether the graph's arguments and outputs are just the program's."""
-        return self.inputs == tuple(range(self.arguments)) and self.only_picks()
+        return self.inputs == tuple(range(self.arguments)) and self.is_selection()
 
-    def only_picks(self) -> bool:
+    def is_selection(self) -> bool:
         """Returns whether the program takes some of the graph's arguments, and the graph's outputs are just the program's."""
         return not self.captured and not self.moved and all(isinstance(output, ViewResult) for output in self.outputs)
 

@@ -58,7 +58,7 @@ def decomposed(gm: fx.GraphModule, decompositions: Table | None = None) -> fx.Gr
 class _Run:
     """The decomposition of one graph.
 
-    same        what in_place.rewritten returned for it
+    same        the tensors that share memory with each node, from same_tensors
     table       the decompositions
     new_values  what each old node has become
     used        the memory of the new values

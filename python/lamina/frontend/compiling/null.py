@@ -24,7 +24,7 @@ class Null:
         self._boxed_call = True  # of the instance: torch._dynamo.disable copies its attributes, not the class's
 
     def __call__(self, *args: Any) -> tuple[Tensor, ...]:
-        """Returns uninitialized results of the graph's shapes."""
+        """Checks the arguments and returns the results. args: one by one, or in one list, which is emptied."""
         arguments = unboxed(args)
         self._check(arguments)
         return tuple(self._result(ref, arguments) for ref in self.program.outputs)

@@ -160,7 +160,7 @@ class SizedProgram(_native.BySizes):
             WORKER.add(self, lambda program: program._add_kernels(compiled, symbols, sizes))
         if self._is_outgrown(symbols) and not torch.are_deterministic_algorithms_enabled():
             WORKER.add(self, lambda program: program._add_scale(symbols))
-        if built.interface.only_picks():
+        if built.interface.is_selection():
             return run, built.interface.inputs
         return adapt(run, built.interface, compiled.captured), None
 

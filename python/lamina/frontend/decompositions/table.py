@@ -34,7 +34,7 @@ from .ops.loss import LOSSES
 from .ops.math.bessel import BESSEL
 from .ops.math.bits import BITS
 from .ops.math.elementary import ELEMENTARY
-from .ops.math.errors import ERRORS
+from .ops.math.error_functions import ERROR_FUNCTIONS
 from .ops.math.gamma import GAMMA
 from .ops.math.integer import INTEGERS
 from .ops.math.normal import NORMAL
@@ -97,8 +97,8 @@ def own_decompositions() -> Table:
     """Returns the table's decompositions that Lamina wrote or chose."""
     found: Table = {op: decomposition_table[op] for op in FROM_TORCH}
     for part in (
-        TYPES, EMPTY, POINTWISE, ELEMENTARY, BITS, GAMMA, ERRORS, BESSEL, INTEGERS, REDUCTIONS, PRODUCTS, NORMS, LOSSES, INDEXING,
-        SCATTERS, SCANS, ORDERS, SAMPLES, POOLS, ADAPTIVE_POOLS, RESIZES, ANTIALIASED, WINDOWS, RANDOM, FOREACH,
+        TYPES, EMPTY, POINTWISE, ELEMENTARY, BITS, GAMMA, ERROR_FUNCTIONS, BESSEL, INTEGERS, REDUCTIONS, PRODUCTS, NORMS, LOSSES,
+        INDEXING, SCATTERS, SCANS, ORDERS, SAMPLES, POOLS, ADAPTIVE_POOLS, RESIZES, ANTIALIASED, WINDOWS, RANDOM, FOREACH,
         QUANTIZATION, SEARCHES, EMBEDDINGS, NORMAL, FRACTIONAL_POOLS, DISTRIBUTIONS,
     ):  # fmt: skip
         found |= part

@@ -256,7 +256,7 @@ def take(program: Program, users: Sequence[CustomKernel], gpu: Gpu) -> tuple[Pro
 
     users  the users' kernels that the program may call
     """
-    program, ours = place_own_kernels(program, gpu)
+    program, own = place_own_kernels(program, gpu)
     program, kernels = as_launches(program)
-    found = {**{user.kernel.cache_key: user.kernel for user in users}, **ours}
+    found = {**{user.kernel.cache_key: user.kernel for user in users}, **own}
     return program, [Awaited(kernel.symbol, partial(compile_user, kernel, found[kernel.key], gpu)) for kernel in kernels]

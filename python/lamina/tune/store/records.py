@@ -136,10 +136,10 @@ def find(records: Iterable[Record], name: str) -> Record:
     raise CompileError(f"{name!r} names {len(found)} answers", remedy=f"one of {', '.join(r.id for r in found)}")
 
 
-def merged(ours: Record, theirs: Record) -> Record:
+def merged(one: Record, other: Record) -> Record:
     """Merges two records of the same question: returns the pinned one, else the newer, with the candidates that the other dropped
     added, unless it has timed them."""
-    first, second = sorted((ours, theirs), key=lambda r: (r.answer.pinned, r.time), reverse=True)
+    first, second = sorted((one, other), key=lambda r: (r.answer.pinned, r.time), reverse=True)
     best = first.answer
     known = {name for name, _ in (*best.times, *best.dropped)} | {best.winner}
     more = tuple((name, why) for name, why in second.answer.dropped if name not in known)

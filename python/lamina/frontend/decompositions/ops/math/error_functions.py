@@ -1,5 +1,5 @@
-"""Decomposes the complementary error function, its scaled form and the inverse error function. f64 stays ATen's, whose series have
-more terms."""
+"""Decomposes the complementary error function erfc(x), its scaled form erfcx(x) = exp(x * x) * erfc(x), and the inverse error
+function erfinv(x). f64 stays ATen's, whose series have more terms."""
 
 from collections.abc import Callable
 from typing import Any
@@ -34,7 +34,7 @@ _HIGH = -4096
 
 
 def _scaled(a: Tensor) -> Tensor:
-    """Returns exp(a * a) * erfc(a) of a number that is not negative."""
+    """Returns erfcx(a) of a number that is not negative."""
     return polynomial(1 - 4 / (a + 2), _SCALED) / (1 + 2 * a)
 
 
@@ -48,7 +48,7 @@ def _power(x: Tensor, sign: int) -> Tensor:
 @of_floats
 @in_f32
 def erfc(x: Tensor) -> Any:
-    """Computes a power times the scaled function; of negative numbers, 2 less that."""
+    """Computes exp(-x * x) * erfcx(x); 2 - erfc(-x) for negative numbers."""
     if x.dtype != torch.float32:
         return NotImplemented
     a = torch.clamp(x.abs(), max=11.0)  # beyond, it is 0
@@ -59,7 +59,7 @@ def erfc(x: Tensor) -> Any:
 @of_floats
 @in_f32
 def erfcx(x: Tensor) -> Any:
-    """Computes the scaled function; of negative numbers, twice the power less that."""
+    """Computes erfcx by a polynomial; 2 * exp(x * x) - erfcx(-x) for negative numbers."""
     if x.dtype != torch.float32:
         return NotImplemented
     out = _scaled(x.abs())
@@ -69,7 +69,7 @@ def erfcx(x: Tensor) -> Any:
 @of_floats
 @in_f32
 def erfinv(x: Tensor) -> Any:
-    """Computes a polynomial for the center, and one for the tails."""
+    """Computes erfinv by one polynomial for the center, and one for the tails; infinite at 1 and -1."""
     if x.dtype != torch.float32:
         return NotImplemented
     w = -torch.log((1 - x) * (1 + x))
@@ -77,4 +77,8 @@ def erfinv(x: Tensor) -> Any:
     return torch.where(x.abs() == 1, x * torch.inf, factor * x)
 
 
-ERRORS: dict[Any, Callable[..., Any]] = {aten.erfc.default: erfc, aten.special_erfcx.default: erfcx, aten.erfinv.default: erfinv}
+ERROR_FUNCTIONS: dict[Any, Callable[..., Any]] = {
+    aten.erfc.default: erfc,
+    aten.special_erfcx.default: erfcx,
+    aten.erfinv.default: erfinv,
+}
