@@ -9,8 +9,14 @@ from lamina.core.sizes import Size, SizeLike
 from lamina.dialects.graph import CALLS, GroupOp, YieldOp
 
 from .affine import row_major
-from .reading import attributes_of, shape_of
+from .reading import attributes_of, producer, shape_of
 from .sizes import i64, read_sizes, size_attribute, sizes_attribute, sizes_of
+
+
+def is_external(v: ir.Value) -> bool:
+    """Returns whether a value is an argument, or an external call's result."""
+    op = producer(v)
+    return op is None or op.name in CALLS
 
 
 def declared_strides(result: ir.Value) -> tuple[int, ...]:

@@ -11,10 +11,10 @@ from torch_mlir import ir
 from lamina.core.sizes import typical
 from lamina.core.walks import reachable
 
-from ..ir.extern_calls import memory_strides
+from ..ir.extern_calls import is_external, memory_strides
 from ..ir.generics import copied
 from ..ir.reading import bytes_of, element_bits, elements_of, ops_in, producer, shape_of
-from .orders import Read, behind_views, chain_of, innermost_of, is_external, map_of, strides_through_views, wanted_images
+from .orders import Read, behind_views, chain_of, innermost_of, map_of, strides_through_views, wanted_images
 
 _SECTOR = 256  # bits: the unit in which memory is read
 

@@ -7,11 +7,11 @@ from torch_mlir import ir
 from lamina.core.sizes import typical
 
 from ..ir.affine import in_order, row_major
-from ..ir.extern_calls import memory_strides
+from ..ir.extern_calls import is_external, memory_strides
 from ..ir.reading import producer, shape_of
 from ..ir.views import SINGLE_VIEWS
 from .mixed_orders import orders_of
-from .orders import PLACES, Read, is_external, strides_through_views, tensors
+from .orders import PLACES, Read, strides_through_views, tensors
 
 
 class MemoryOrder:

@@ -13,7 +13,7 @@ from torch_mlir import ir
 from lamina.dialects.graph import CALLS
 
 from ..ir.affine import in_order
-from ..ir.extern_calls import memory_strides
+from ..ir.extern_calls import is_external, memory_strides
 from ..ir.reading import element_bits, elements_of, producer, shape_of
 from ..ir.views import SINGLE_VIEWS
 from .gathered import gather_sources, read_gather
@@ -23,7 +23,6 @@ from .orders import (
     behind_views,
     chain_of,
     innermost_of,
-    is_external,
     map_of,
     strides_through_views,
     tensors,

@@ -59,12 +59,6 @@ def _asked(op: ir.Operation) -> list[tuple[ir.Value, tuple[int, ...] | None]]:
     return [(v, read_sizes(a["graph.strides"]) if "graph.strides" in a else None) for v, a in pairs]
 
 
-def is_external(v: ir.Value) -> bool:
-    """Returns whether a value is an argument, or an external call's result."""
-    op = producer(v)
-    return op is None or op.name in CALLS
-
-
 def behind_widening(v: ir.Value) -> ir.Value:
     """Returns the source of `v` behind widening casts: it holds the same values in less memory."""
     op = producer(v)

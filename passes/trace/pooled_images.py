@@ -6,10 +6,10 @@ contiguous blocks, and strided windows have none. So a second kernel transposes 
 
 from torch_mlir import ir
 
-from ..ir.extern_calls import memory_strides
+from ..ir.extern_calls import is_external, memory_strides
 from ..ir.reading import ops_in, producer, shape_of
 from .gathered import copy_of, replace_source
-from .orders import Read, behind_views, behind_widening, innermost_of, is_external, map_of, strides_through_views, wanted_images
+from .orders import Read, behind_views, behind_widening, innermost_of, map_of, strides_through_views, wanted_images
 
 
 def store_pooled(block: ir.Block, read: Read) -> dict[ir.Value, int]:

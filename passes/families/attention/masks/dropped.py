@@ -5,6 +5,7 @@ from torch_mlir import ir
 from lamina.core.walks import operands_first
 from lamina.dialects.graph import CALLS
 
+from ....ir.extern_calls import is_external
 from ....ir.generics import empty
 from ....ir.reading import producer, shape_of
 from ....ir.rewriting import is_unused
@@ -33,14 +34,9 @@ def without_broadcast(mask: ir.Value) -> ir.Value:
 
 def defining_ops(value: ir.Value) -> tuple[ir.Operation, ...]:
     """Returns the ops of @main that make a value, in order; () if it depends on an argument or on a call."""
-    visited = dict.fromkeys(map(producer, operands_first([value], lambda v: () if _is_external(v) else v.owner.operands)))
+    visited = dict.fromkeys(map(producer, operands_first([value], lambda v: () if is_external(v) else v.owner.operands)))
     ops = tuple(op for op in visited if op is not None and op.name not in CALLS)
     return ops if len(ops) == len(visited) else ()
-
-
-def _is_external(v: ir.Value) -> bool:
-    op = producer(v)
-    return op is None or op.name in CALLS
 
 
 def erase_unused(op: ir.Operation | None) -> None:
