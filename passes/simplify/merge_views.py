@@ -50,7 +50,13 @@ class _Uneven(Exception):
 
 
 class _Factors:
-    """The factors of a tensor's dimensions, by number, and their current grouping into dimensions."""
+    """The factors of a tensor's dimensions, by number, and their current grouping into dimensions.
+
+    sizes   of each factor
+    base    the factors of each dimension of the tensor that a chain of views starts from
+    dims    those of each dimension of the current view
+    merges  how many times the chain merged two dimensions
+    """
 
     def __init__(self, shape: Sequence[int]) -> None:
         self.sizes = list(shape)
@@ -72,6 +78,7 @@ class _Factors:
             self.dims = parts if self.dims else [[] for _ in shape]  # a number becomes dimensions of 1
 
     def _split(self, d: int, sizes: Sequence[int]) -> list[list[int]]:
+        """Returns the factors of each of the dimensions, of these sizes, that dimension `d` is split into. Raises _Uneven."""
         waiting, parts = list(self.dims[d]), []
         for n in sizes:
             part: list[int] = []

@@ -143,15 +143,11 @@ class SplitReductions(Pass):
         max_parts = min(self.parts, self.programs * reduction.together // results)
         max_parts = max_parts if reduction.along else min(max_parts, typical(math.prod(g.extents)) // results // BLOCK)
         known = not is_symbolic(g.extents)
-        parts = (
-            (
-                parts_like(others, reduction, max_parts) or outer_parts(reduction, max_parts)
-                if reduction.along
-                else adjacent_parts(reduction, max_parts)
-            )
-            if known
-            else {}
-        )
+        parts: dict[int, int] = {}
+        if known and reduction.along:
+            parts = parts_like(others, reduction, max_parts) or outer_parts(reduction, max_parts)
+        elif known:
+            parts = adjacent_parts(reduction, max_parts)
         if math.prod(parts.values()) < LEAST:
             even = even_parts(reduction, max_parts)
             if even is None:

@@ -96,9 +96,15 @@ def narrowed(x: Num, to: ir.Type) -> Num:
 
 def rounded(x: Num) -> Num:
     """Returns the bf16 nearest to an f32."""
-    b = x.bits()
-    rounded = x.emitter.i32(0x7FC00000).where(x.is_nan(), b + (b.shr(16) & 1) + 0x7FFF)
-    return rounded.shr(16).cast("arith.trunci", ir.IntegerType.get_signless(16)).cast("arith.bitcast", ir.BF16Type.get())
+    bits = x.bits()
+    to_even = bits + (bits.shr(16) & 1) + 0x7FFF
+    return (
+        x.emitter.i32(0x7FC00000)
+        .where(x.is_nan(), to_even)
+        .shr(16)
+        .cast("arith.trunci", ir.IntegerType.get_signless(16))
+        .cast("arith.bitcast", ir.BF16Type.get())
+    )
 
 
 def widened(x: Num) -> Num:
