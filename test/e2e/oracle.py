@@ -9,7 +9,7 @@ from torch.func import functionalize
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from lamina.core.options import Options
-from lamina.frontend.compiling.stages import compile_graph
+from lamina.frontend.compiling.stages import compile_part
 from lamina.frontend.decompositions.table import table
 
 Function = Callable[..., Any]
@@ -23,7 +23,7 @@ def compiled(fn: Function, inputs: Sequence[Tensor], options: Options = OPTIONS)
         gm = make_fx(functionalize(_outputs(fn)), decomposition_table=table(), tracing_mode="fake")(*inputs)
         if any(n.op == "call_function" and n.target._schema.is_mutable for n in gm.graph.nodes):  # in a decomposition
             gm = make_fx(functionalize(gm), decomposition_table=table(), tracing_mode="fake")(*inputs)
-    run = compile_graph(gm, options=options)
+    run = compile_part(gm, options=options)
     return lambda *tensors: list(run(*tensors))
 
 

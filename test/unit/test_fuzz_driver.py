@@ -64,7 +64,7 @@ def graphs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[fx.Gra
     for function, inputs in ((rows, (torch.randn(7, 5), torch.randn(5, 9))), (several, (torch.randn(7, 5), torch.randn(7, 5)))):
         gm = inference_graph(function, inputs)
         before = set(tmp_path.glob("*.lamina"))
-        results = list(stages.compile_graph(gm)(*inputs))
+        results = list(stages.compile_part(gm)(*inputs))
         (path,) = set(tmp_path.glob("*.lamina")) - before
         found.append((gm, inputs, results, path))
     return found
@@ -89,7 +89,7 @@ def test_broken_entries_make_no_wrong_result(graphs: Any, caplog: pytest.LogCapt
             else:
                 program = json.dumps(change(json.loads(program)))
             Cache().put(key, Entry(program, entry.object, meta))
-        got = stages.compile_graph(gm, options=Options())(*inputs)
+        got = stages.compile_part(gm, options=Options())(*inputs)
         for a, b in zip(got, right, strict=True):
             assert torch.equal(a, b) and a.stride() == b.stride(), f"case {number}"
         path.write_bytes(whole)

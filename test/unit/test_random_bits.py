@@ -184,7 +184,7 @@ def test_backward_gets_seeds_and_no_masks() -> None:
 
     def keep(gm: fx.GraphModule, **options: Any) -> Callable[..., Any]:
         graphs.append(gm)
-        return stages.compile_graph(gm, **options)
+        return stages.compile_part(gm, **options)
 
     model = nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.3), nn.LayerNorm(8), nn.GELU(), nn.Dropout(0.2))
     x = torch.randn(16, 8)

@@ -159,7 +159,7 @@ def test_kernels_that_cannot_be_compiled(kernels: list[str], monkeypatch: pytest
         tried.append(names)
         raise ValueError("no ptxas")
 
-    monkeypatch.setattr(bindable, "with_kernels", fails)
+    monkeypatch.setattr(bindable, "advance_kernels", fails)
     with pytest.warns(UserWarning, match="lamina compiled no kernel softmax_to_512_by_4: no ptxas"):
         for length in (400, 404, 400):
             x = torch.randn(3, length)

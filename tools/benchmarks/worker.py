@@ -1,7 +1,7 @@
 """Measures a workload on the CPU, in a process of its own.
 
 Both compilers work through torch.compile, so that tracing is the same for both. "From AOT graph to first result" is the time inside
-the compiler (compile_graph for Lamina, compile_fx_inner for Inductor) plus the first call of its result. The environment names the
+the compiler (compile_part for Lamina, compile_fx_inner for Inductor) plus the first call of its result. The environment names the
 caches (LAMINA_CACHE_DIR, TORCHINDUCTOR_CACHE_DIR): empty ones give cold times, a second process gives warm ones.
 """
 
@@ -18,7 +18,7 @@ from torch import Tensor, fx, nn
 from torch.utils import _pytree as pytree
 
 import lamina
-from lamina.frontend.compiling.stages import compile_graph
+from lamina.frontend.compiling.stages import compile_part
 from lamina.frontend.entry.dynamo import autograd
 from lamina.report.roofline import copy_bandwidth
 from lamina.tools.benchmarks.serve import Results, Say
@@ -75,7 +75,7 @@ def through_lamina(watch: Watch, options: lamina.Options | None = None) -> Calla
 
     def backend(gm: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
         """Compiles a graph by Lamina, watched."""
-        return autograd(gm, inputs, options=options or lamina.Options(), compile=watch.timed(compile_graph))
+        return autograd(gm, inputs, options=options or lamina.Options(), compile=watch.timed(compile_part))
 
     return backend
 

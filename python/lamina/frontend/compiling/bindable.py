@@ -14,7 +14,7 @@ from lamina.core.errors import CompileError
 from lamina.core.sizes import evaluate
 from lamina.core.target import Target
 
-from .later import with_kernels
+from .later import advance_kernels
 from .stored import Built
 from .worker import WORKER, warned
 
@@ -85,8 +85,8 @@ class Bindable:
         return True
 
     def _compile(self, names: Sequence[str], typical: Mapping[str, int]) -> None:
-        """Brings kernels a step nearer to code (see with_kernels), those that no other thread has compiled meanwhile. typical: the
-        values of symbols that they are meant for. Raises CompileError for a kernel that the program does not have."""
+        """Advances the kernels that no other thread has compiled meanwhile (see advance_kernels). typical: the values of symbols
+        that they are meant for. Raises CompileError for a kernel that the program does not have."""
         with self._adding:
             names = [name for name in names if name not in self.built.kernels]
             if unknown := set(names) - {kernel.name for kernel in self.built.later}:
@@ -94,5 +94,5 @@ class Bindable:
                     f"there is neither code nor text of the kernels {', '.join(sorted(unknown))}", remedy="clear Lamina's cache"
                 )
             if names:
-                built = with_kernels(self.built, names, typical)
+                built = advance_kernels(self.built, names, typical)
                 self._bound = (built, ProgramBinding(built.program, built.kernels))

@@ -17,7 +17,7 @@ from . import stored
 from .stored import Built
 
 
-def with_kernels(built: Built, names: Collection[str], symbols: Mapping[str, int]) -> Built:
+def advance_kernels(built: Built, names: Collection[str], symbols: Mapping[str, int]) -> Built:
     """Brings kernels of `built.later` a step nearer to code, and returns the program with them: tiles those that are not, of which
     several kernels may become, for small grids and for large ones; or compiles them. Keeps the program in the cache if it is there.
 

@@ -50,7 +50,7 @@ def _compile(program: SizedProgram, rewriter: "_AtSizes", sizes: Mapping[str, in
             program.specialize(sizes, build(graph, options))
 
 
-def at_sizes(gm: fx.GraphModule, sizes: Mapping[str, int]) -> fx.GraphModule:
+def specialized_graph(gm: fx.GraphModule, sizes: Mapping[str, int]) -> fx.GraphModule:
     """Returns a copy of a functional aten graph in which these symbols are numbers; its arguments stay, also those that are numbers
     now. Raises NotImplementedError if arguments share memory."""
     return _AtSizes(gm, sizes).graph_at_sizes()

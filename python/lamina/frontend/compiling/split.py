@@ -76,7 +76,7 @@ def _compile(
     makers: Collection[fx.Node],
 ) -> Run:
     """Compiles a graph (see compile_graph). makers: calls that make sizes, which later parts may have."""
-    compile_one = partial(stages.compile_graph, options=options, target=target, listener=listener, watch=watch)
+    compile_one = partial(stages.compile_part, options=options, target=target, listener=listener, watch=watch)
     parts = split(gm, makers)
     if parts is None:
         return compile_one(gm, frozen=frozen)

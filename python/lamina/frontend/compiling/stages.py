@@ -1,4 +1,4 @@
-"""Compiles an FX graph to a callable: the stages of a compilation. `levels` stops between them and prints.
+"""Compiles an FX graph that one program holds to a callable: the stages of a compilation. `levels` stops between them and prints.
 
     normalize -> import -> lamina.targets.levels' pipelines -> the target's backend -> lamina.runtime.executable
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 ONE_BY_ONE = Options(cuda_graphs=False)
 
 
-def compile_graph(
+def compile_part(
     gm: fx.GraphModule,
     *,
     options: Options | None = None,
@@ -55,7 +55,8 @@ def compile_graph(
     watch: Watch | None = None,
     frozen: Collection[int] = (),
 ) -> Callable[..., Any]:
-    """Returns a callable for a graph that one program holds: see split.compile_graph, which the entry points call."""
+    """Returns a callable for a part of a graph, or for a whole one, that one program holds: see split.compile_graph, which the
+    entry points call."""
     options = options or Options()
     compiled = partial(build, gm, target=target, watch=watch)
     if is_sized(gm.graph):
@@ -136,7 +137,7 @@ def _key(graph: bytes, options: Options, destination: Destination) -> str:
 
 def load(built: Built, options: Options = ONE_BY_ONE, frozen: Collection[int] = ()) -> Any:
     """Returns the program as an Executable, with its code in this process; a Null for a null target. `options`: whether runs on a
-    GPU are recorded as CUDA graphs; `frozen`: as in compile_graph."""
+    GPU are recorded as CUDA graphs; `frozen`: as in compile_part."""
     if Target.parse(built.target).null:
         return Null(built.program)
     from lamina.runtime.executable import Executable

@@ -16,7 +16,7 @@ from ..calls.direct_training import WatchedTraining
 from ..calls.saved import take_strides, with_room
 from ..capture.whole import RESIZING, WRONG, kept_composite
 from ..compiling.per_size import per_size
-from ..compiling.specialized import at_sizes
+from ..compiling.specialized import specialized_graph
 from ..compiling.split import compile_graph
 from ..custom.substitute import with_kernels, with_registered
 from ..decompositions.gradients import ABOVE_AUTOGRAD
@@ -68,7 +68,7 @@ def backend(
 
 def _compile_at(sizes: Mapping[str, int] | None, gm: fx.GraphModule, **kwargs: Any) -> Callable[..., Any]:
     """Compiles a graph for these values of its symbols, where some are given."""
-    return compile_graph(at_sizes(gm, sizes) if sizes else gm, **kwargs)
+    return compile_graph(specialized_graph(gm, sizes) if sizes else gm, **kwargs)
 
 
 def autograd(
