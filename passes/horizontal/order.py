@@ -18,8 +18,13 @@ def ordered_steps(steps: Sequence[PlannedStep], kernels: Mapping[str, SmallKerne
 
 
 class _Order:
-    """The scheduler's state. waiting: launches that could run, with the number of bundles and bytes issued when each began to
-    wait. Their dependences are done, so no two of them depend on each other."""
+    """The scheduler's state.
+
+    kernels  for each step, the kernel that may be bundled; None for a step that runs alone
+    done     the steps that are issued, in `bundles`, which move `bytes` bytes
+    waiting  launches that could run, with the number of bundles and bytes issued when each began to wait. Their dependences are
+             done, so no two of them depend on each other
+    """
 
     def __init__(self, steps: Sequence[PlannedStep], kernels: Mapping[str, SmallKernel], gpu: Gpu, window: int) -> None:
         self.steps, self.gpu, self.window = steps, gpu, window

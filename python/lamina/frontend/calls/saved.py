@@ -7,7 +7,7 @@ ones: TracingContext.report_output_strides.)
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -47,26 +47,18 @@ def release(forward: fx.GraphModule, backward: fx.GraphModule, results: int) -> 
     A backward graph that returns such a tensor, or that reads by strides what is computed from it, depends on the strides that it
     was traced with.
     """
-    strided = [node for node in backward.graph.nodes if node.op == "call_function" and "as_strided" in str(node.target)]
-    fixed = {node.name for node in reachable(strided, lambda node: node.all_input_nodes) if node.op == "placeholder"}
-    returned = _outputs(forward)
-    seen = {
-        storage(node.meta["val"]) for node in (*returned[:results], *forward.graph.find_nodes(op="placeholder")) if _is_tensor(node)
-    }
-    ends = {storage(node.meta["val"]) for node in _outputs(backward) if _is_tensor(node)}
-    saved_inputs = {node.name: node for node in backward.graph.find_nodes(op="placeholder") if node.name not in fixed}
+    returned, saved_inputs = _outputs(forward), _unstrided_arguments(backward)
+    seen = _memory((*returned[:results], *forward.graph.find_nodes(op="placeholder")))
     by_memory: dict[int, list[int]] = {}
     for i, node in enumerate(returned[results:], results):
         if _is_tensor(node):
             by_memory.setdefault(storage(node.meta["val"]), []).append(i)
     free, shares = [], {}
     for memory, alike in by_memory.items():
-        inputs = [saved_inputs.get(returned[i].name) for i in alike]
-        if memory in seen or not all(g is not None and _is_tensor(g) and storage(g.meta["val"]) not in ends for g in inputs):
+        nodes = {returned[i] for i in alike}
+        if memory in seen or len(nodes) < len(alike) or not all(node.name in saved_inputs for node in nodes):
             continue
         if len(alike) > 1:
-            if len({returned[i] for i in alike}) < len(alike):
-                continue
             _give_own_storage(forward, alike)
             shares.update(dict.fromkeys(alike[1:], alike[0]))
         free += alike
@@ -76,6 +68,21 @@ def release(forward: fx.GraphModule, backward: fx.GraphModule, results: int) -> 
         saved_inputs[returned[i].name].meta[DECIDED] = (decided, names[i])
     shared = {names[i]: names[j] for i, j in shares.items()}
     forward.graph.output_node().meta.update({FREE: frozenset(names[i] for i in free), SHARES: shared, DECIDED: decided})
+
+
+def _unstrided_arguments(backward: fx.GraphModule) -> dict[str, fx.Node]:
+    """Returns, by name, the tensors among the arguments of a graph whose strides do not matter: no op reads by strides what is
+    computed from them, and no result shares memory with them."""
+    strided = [node for node in backward.graph.nodes if node.op == "call_function" and "as_strided" in str(node.target)]
+    fixed = set(reachable(strided, lambda node: node.all_input_nodes))
+    ends = _memory(_outputs(backward))
+    arguments = [node for node in backward.graph.find_nodes(op="placeholder") if _is_tensor(node) and node not in fixed]
+    return {node.name: node for node in arguments if storage(node.meta["val"]) not in ends}
+
+
+def _memory(nodes: Iterable[Any]) -> set[int]:
+    """Returns the storages of the tensors among the values of nodes."""
+    return {storage(node.meta["val"]) for node in nodes if _is_tensor(node)}
 
 
 def _give_own_storage(forward: fx.GraphModule, numbers: Sequence[int]) -> None:
