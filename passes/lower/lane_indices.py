@@ -13,6 +13,14 @@ def ramp_base(value: ir.Value) -> ir.Value | None:
     return None
 
 
+def broadcast_scalar(value: ir.Value) -> ir.Value | None:
+    """Returns the scalar that all lanes of a vector are (vector.broadcast); None for other values."""
+    match lane_stride(value):
+        case [(scalar, 1)], 0:
+            return scalar
+    return None
+
+
 def lane_stride(index: ir.Value) -> tuple[list[tuple[ir.Value, int]], int] | None:
     """Returns a vector of indices as scalars times constants plus a multiple of the lane number: ([(scalar, factor)], stride).
     None if it is of another form."""

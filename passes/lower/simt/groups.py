@@ -8,7 +8,7 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith
 
 from ...ir.reading import number_of
-from ..lane_indices import ramp_base
+from ..lane_indices import broadcast_scalar, ramp_base
 from .divisors import Divisors
 from .threads import IndexBuilder
 from .values import WholeMask
@@ -36,20 +36,21 @@ class Groups:
 
     def _compare(self, op: ir.Operation, values: dict[ir.Value, object]) -> None:
         predicate = arith.CmpIPredicate(ir.IntegerAttr(op.attributes["predicate"]).value)
-        ramp, bound = ramp_base(op.operands[0]), number_of(op.operands[1])
-        if (
-            predicate not in _DECIDED
-            or ramp is None
-            or not isinstance(bound, int)
-            or bound % self.vec
-            or self.divisors.of(ramp) % self.vec
-        ):
+        ramp, bound = ramp_base(op.operands[0]), op.operands[1]
+        if predicate not in _DECIDED or ramp is None or self.divisors.of(ramp) % self.vec:
+            return
+        number = number_of(bound)
+        if isinstance(number, int):
+            limit, divisor = self.index_ops.number(number), number
+        elif (scalar := broadcast_scalar(bound)) is not None:
+            limit, divisor = values[scalar], self.divisors.of(scalar)
+        else:
             return
         base = values[ramp]
-        assert isinstance(base, ir.Value)
-        limit = self.index_ops.number(bound)
-        inside = tuple(arith.cmpi(predicate, arith.addi(base, o), limit) for o in self.offsets)
-        self.masks[op.results[0]] = WholeMask(inside)
+        if divisor % self.vec == 0:
+            assert isinstance(base, ir.Value) and isinstance(limit, ir.Value)
+            inside = tuple(arith.cmpi(predicate, arith.addi(base, o), limit) for o in self.offsets)
+            self.masks[op.results[0]] = WholeMask(inside)
 
     def _both(self, a: ir.Value, b: ir.Value) -> WholeMask:
         if a not in self.masks or b not in self.masks:
