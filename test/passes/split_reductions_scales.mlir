@@ -35,3 +35,22 @@ func.func @long(%x: tensor<?x?xf32, ["s0~4", "s1~90000"]>, %init: tensor<?xf32, 
   } -> tensor<?xf32, ["s0~4"]>
   return %s : tensor<?xf32, ["s0~4"]>
 }
+
+// -----
+
+#id = affine_map<(d0, d1, d2) -> (d0, d1, d2)>
+#channel = affine_map<(d0, d1, d2) -> (d1)>
+
+// Typically a channel's elements in several images are too few for parts: of more of them, which lie in pieces, parts are worth a
+// second kernel for more channels, too.
+// CHECK: module attributes {graph.outgrown = {{\[\[\[}}"-8*s0~2*s1~100", -65536]{{.*}}["-8*s0~2*s1~100 + 8192", 0]]]}
+// CHECK-NOT: tensor.expand_shape
+func.func @channels(%x: tensor<?x8x?xf32, ["s0~2", 8, "s1~100"]>, %init: tensor<8xf32>) -> tensor<8xf32> {
+  %s = linalg.generic {indexing_maps = [#id, #channel], iterator_types = ["reduction", "parallel", "reduction"]}
+      ins(%x : tensor<?x8x?xf32, ["s0~2", 8, "s1~100"]>) outs(%init : tensor<8xf32>) {
+  ^bb0(%a: f32, %acc: f32):
+    %0 = arith.addf %a, %acc : f32
+    linalg.yield %0 : f32
+  } -> tensor<8xf32>
+  return %s : tensor<8xf32>
+}

@@ -79,9 +79,13 @@ class SplitReductions(Pass):
         if g is None or not any(g.reduced) or len(op.results) != 1:
             return ()
         little = not self._is_ragged(g) and typical(math.prod(g.extents)) < self.elements
-        if little or (reduction := self._reduction(g, memory)) is None:
+        least_long = self._least_long(g, memory)
+        long = typical(math.prod(g.extents)) // max(typical(_results(g)), 1) >= least_long
+        if little or (reduction := self._reduction(g, memory, long)) is None:
             return ()
-        scales = self._scales(reduction) if self._is_ragged(reduction.g) else ()
+        scales = self._scales(reduction) if self._is_ragged(g) else []
+        if self._is_ragged(g) and not long and not self._is_worth_it(reduction):
+            scales = [*scales, *self._scales_of_pieces(reduction, memory, least_long)]
         if self._is_worth_it(reduction):
             memory.forget(op)
             if self._is_ragged(reduction.g):
@@ -108,16 +112,38 @@ class SplitReductions(Pass):
 
     def _scales(self, reduction: SplittableReduction) -> Sequence[Sequence[Condition]]:
         """Returns which calls a reduction should be split for although it is not for the typical sizes, or the other way round."""
+        if not self._is_worth_it(reduction):
+            return self._split_scales(reduction)
+        size, results, parts = math.prod(reduction.g.extents), reduction.results, reduction.most_parts
+        return [[(-results, -self._most_results(reduction) * SCALE)], [(size, self.elements // SCALE)], [(parts, 1)]]
+
+    def _split_scales(self, reduction: SplittableReduction) -> Sequence[Sequence[Condition]]:
+        """Returns which calls a reduction should be split for."""
         size, results, parts = math.prod(reduction.g.extents), reduction.results, reduction.most_parts
         most = self._most_results(reduction)
-        if typical(results) >= most:
-            return [[(-size, -self.elements), (-parts, -LEAST), (results, most // SCALE)]]
-        if not self._is_worth_it(reduction):
-            return [[(-size, -self.elements), (-parts, -LEAST), (results, most - 1)]]
-        return [[(-results, -most * SCALE)], [(size, self.elements // SCALE)], [(parts, 1)]]
+        fewer = most // SCALE if typical(results) >= most else most - 1
+        return [[(-size, -self.elements), (-parts, -LEAST), (results, fewer)]]
 
-    def _reduction(self, g: Generic, memory: ReducedMemory) -> SplittableReduction | None:
-        """Returns a reduction that can be split; None for others."""
+    def _scales_of_pieces(
+        self, reduction: SplittableReduction, memory: ReducedMemory, least_long: int
+    ) -> Sequence[Sequence[Condition]]:
+        """Returns which calls a reduction should be split for as its rows lie in pieces and are long."""
+        g, pieces = reduction.g, self._reduction(reduction.g, memory, True)
+        if pieces is None or pieces.limit <= reduction.limit:
+            return []
+        is_long = (least_long * _results(g) - math.prod(g.extents), 0)
+        return [[*group, is_long] for group in self._split_scales(pieces)]
+
+    def _least_long(self, g: Generic, memory: ReducedMemory) -> int:
+        """Returns from how many elements on the parts of a row that lies in pieces are worth a second kernel."""
+        overread = memory.overread(g) if self.columns else 1
+        return -(-self.elements // (LEAST * (LONGER if self._is_ragged(g) else 1) * overread))
+
+    def _reduction(self, g: Generic, memory: ReducedMemory, long: bool) -> SplittableReduction | None:
+        """Returns a reduction that can be split; None for others.
+
+        long  whether parts of rows that lie in pieces are worth a second kernel
+        """
         combine = producer(g.yields[0])
         if combine is None or combine.name not in REDUCERS or _uses_index(g):
             return None
@@ -125,8 +151,6 @@ class SplitReductions(Pass):
         bounded = self._is_ragged(g) and upper_end(reduced) <= 2 * BLOCK
         if bounded or g.block.arguments[g.inputs] not in list(combine.operands):
             return None
-        each = typical(math.prod(g.extents)) // max(typical(_results(g)), 1) * (LONGER if self._is_ragged(g) else 1)
-        long = each * (memory.overread(g) if self.columns else 1) >= self.elements // LEAST
         limit = self.columns if self.columns and memory.pieces(g, long) else self.rows
         plain = [i for i, r in enumerate(g.reduced) if r and _splittable(g, i)]
         short = memory.short_pieces(g) if long and self.columns else []
