@@ -189,10 +189,11 @@ def _along_rows(
     few = rows < device.sm_count or is_symbolic(tuple(a.extent for a in merged.rows))
     shared = ctas if few and not scans else 1
     if scans or (len(walks) == 1 and lanes * rows > nvvm.BUSY * device.sm_count * vec):
-        walk = nvvm.row_walk(lanes, vec, rows, device.sm_count, shared)
-        pieces = len(merged.columns) > 1 and is_symbolic(tuple(a.extent for a in merged.columns))  # else they are one run of jumps
-        return nvvm.in_teams(walk) if pieces and not scans else walk
-    return nvvm.row_reduction(lanes, vec, rows, inputs, device.sm_count, ctas, item, shared)
+        config = nvvm.row_walk(lanes, vec, rows, device.sm_count, shared)
+    else:
+        config = nvvm.row_reduction(lanes, vec, rows, inputs, device.sm_count, ctas, item, shared)
+    pieces = len(merged.columns) > 1 and is_symbolic(tuple(a.extent for a in merged.columns))  # else they are one run of jumps
+    return nvvm.in_teams(config) if pieces and not scans and not any(walk.online for walk in walks) else config
 
 
 def _ctas(merged: Merged, device: Gpu) -> int:
