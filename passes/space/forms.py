@@ -79,14 +79,14 @@ def _neighbors_of_short(space: Space, merged: Merged, vector: Axis, crossed: Axi
 
 
 def flattened(space: Space, merged: Merged, axes: tuple[Axis, ...]) -> tuple[Merged, Axis] | None:
-    """Returns `merged` with `axes` flattened into one axis, and that axis; None if there are fewer than two, or if an index would
-    jump by a symbolic stride."""
+    """Returns `merged` with `axes` flattened into one axis, and that axis; None if there are fewer than two, or if lanes would have
+    to be divided by a symbolic size."""
     if len(axes) < 2:
         return None
     flat, axis = flatten(merged, axes)
     places = [flat.index(index) for index in space.places()]
-    jumps = [(c, flat.quotients[t]) for index in places for t, c in index.terms if t in flat.quotients]
-    return None if any(map(is_symbolic, jumps)) else (flat, axis)
+    divisors = [flat.quotients[t] for index in places for t, _ in index.terms if t in flat.quotients]
+    return None if is_symbolic(divisors) else (flat, axis)
 
 
 def side_by_side(space: Space, merged: Merged) -> tuple[Axis, ...]:

@@ -21,6 +21,9 @@ KERNELS = {
     "reversed": lambda x: x.flip(-1) + x,
     "padded": lambda x: F.pad(x, (1, 3)).cos(),
     "rolled and cast": lambda x: x.roll(1, -1).double(),
+    "reflected": lambda x: F.pad(x, (2, 1, 1, 2), mode="reflect") * 2,
+    "shuffled": lambda x: F.pixel_shuffle(x.repeat(1, 4, 1, 1), 2) + 1,
+    "gradient of max pooling": lambda x: torch.func.grad(lambda y: (F.max_pool2d(y, 3, 2, 1) * 3).sum())(x),
 }
 
 
