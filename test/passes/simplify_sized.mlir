@@ -87,3 +87,67 @@ func.func @main(%x: tensor<?xf32, ["s0~8"]>, %y: tensor<?xf32, ["s1~9"]>, %at: t
   } -> tensor<4xf32>
   return %p : tensor<4xf32>
 }
+
+// -----
+
+// A reflection at both ends of a dimension is inside it: neither a check nor a wrap of negative indices is left.
+// CHECK-LABEL: func.func @main
+// CHECK-NOT: arith.cmpi
+// CHECK-NOT: arith.select
+// CHECK: tensor.extract %arg0[%{{.*}}] {graph.checked}
+#id = affine_map<(d0) -> (d0)>
+func.func @main(%x: tensor<?xf32, ["s0~8"]>) -> tensor<?xf32, ["s0~8 + 2"]> {
+  %n = "graph.size"() {size = "s0~8"} : () -> index
+  %last = "graph.size"() {size = "s0~8 - 1"} : () -> index
+  %size = arith.index_cast %n : index to i64
+  %most = arith.index_cast %last : index to i64
+  %padded = "graph.size"() {size = "s0~8 + 2"} : () -> index
+  %zero = arith.constant 0 : i64
+  %back = arith.constant -1 : i64
+  %e = tensor.empty(%padded) : tensor<?xf32, ["s0~8 + 2"]>
+  %p = linalg.generic {indexing_maps = [#id], iterator_types = ["parallel"]} outs(%e : tensor<?xf32, ["s0~8 + 2"]>) {
+  ^bb0(%acc: f32):
+    %0 = linalg.index 0 : index
+    %1 = arith.index_cast %0 : index to i64
+    %2 = arith.addi %1, %back : i64
+    %3 = math.absi %2 : i64
+    %4 = arith.subi %most, %3 : i64
+    %5 = math.absi %4 : i64
+    %6 = arith.subi %most, %5 : i64
+    %7 = arith.cmpi slt, %6, %zero : i64
+    %8 = arith.addi %6, %size : i64
+    %9 = arith.select %7, %8, %6 : i64
+    %10 = arith.index_cast %9 : i64 to index
+    %11 = tensor.extract %x[%10] : tensor<?xf32, ["s0~8"]>
+    linalg.yield %11 : f32
+  } -> tensor<?xf32, ["s0~8 + 2"]>
+  return %p : tensor<?xf32, ["s0~8 + 2"]>
+}
+
+// -----
+
+// By two more than the dimension has, it is not.
+// CHECK-LABEL: func.func @main
+// CHECK: tensor.extract %arg0[%{{[0-9a-z]+}}] :
+#id = affine_map<(d0) -> (d0)>
+func.func @main(%x: tensor<?xf32, ["s0~8"]>) -> tensor<?xf32, ["s0~8 + 4"]> {
+  %last = "graph.size"() {size = "s0~8 - 1"} : () -> index
+  %most = arith.index_cast %last : index to i64
+  %padded = "graph.size"() {size = "s0~8 + 4"} : () -> index
+  %back = arith.constant -2 : i64
+  %e = tensor.empty(%padded) : tensor<?xf32, ["s0~8 + 4"]>
+  %p = linalg.generic {indexing_maps = [#id], iterator_types = ["parallel"]} outs(%e : tensor<?xf32, ["s0~8 + 4"]>) {
+  ^bb0(%acc: f32):
+    %0 = linalg.index 0 : index
+    %1 = arith.index_cast %0 : index to i64
+    %2 = arith.addi %1, %back : i64
+    %3 = math.absi %2 : i64
+    %4 = arith.subi %most, %3 : i64
+    %5 = math.absi %4 : i64
+    %6 = arith.subi %most, %5 : i64
+    %7 = arith.index_cast %6 : i64 to index
+    %8 = tensor.extract %x[%7] : tensor<?xf32, ["s0~8"]>
+    linalg.yield %8 : f32
+  } -> tensor<?xf32, ["s0~8 + 4"]>
+  return %p : tensor<?xf32, ["s0~8 + 4"]>
+}

@@ -15,14 +15,16 @@ from ...ir.expressions import decide_comparison
 from ...ir.index_ranges import SIGNED, UNKNOWN, Range, hull
 from ...ir.reading import CHECKED, element_of, producer
 from ...ir.rewriting import constant
-from ...ir.sizes import size_of, sizes_of
+from ...ir.sizes import sizes_of
 from ..evaluate import array_of, attribute_of
 from ..scalars import ScalarRef
 from ..scope import RewriteScope
 from .casts import is_bool
+from .sized_intervals import Bounds, exceeds, sized_interval
 
 _SLT, _ULT = 2, 6
 _DEEPEST = 8
+_ORDERED = {2: (True, True), 3: (True, False), 4: (False, True), 5: (False, False)}  # predicates: less, strictly
 _NARROW = 32
 
 
@@ -57,14 +59,26 @@ def interval(s: RewriteScope, ref: ScalarRef, depth: int = _DEEPEST) -> Range:
 
 def compare(s: RewriteScope, op: ir.Operation) -> ir.Value | None:
     """Replaces a comparison that the ranges decide by its value."""
-    x, y = (interval(s, ref) for ref in s.args(op))
+    args = s.args(op)
+    x, y = (interval(s, ref) for ref in args)
     predicate = ir.IntegerAttr(op.attributes["predicate"]).value
     if predicate >= _ULT:
         if min(x[0], y[0]) < 0:
             return None
         predicate -= _ULT - _SLT
     decided = decide_comparison(predicate, x[0] - y[1], x[1] - y[0])
+    if decided is None and predicate in _ORDERED:
+        decided = _decide_by_sizes(predicate, *(sized_interval(s, ref) for ref in args))
     return None if decided is None else s.constant(int(decided), op.results[0].type, op)
+
+
+def _decide_by_sizes(predicate: int, x: Bounds, y: Bounds) -> bool | None:
+    """Returns the truth of a comparison of signed integers where their symbolic bounds decide it, else None."""
+    less, strict = _ORDERED[predicate]
+    a, b = (x, y) if less else (y, x)
+    if exceeds(b, a, by=1 if strict else 0):
+        return True
+    return False if exceeds(a, b, by=0 if strict else 1) else None
 
 
 def mark_checked(s: RewriteScope, op: ir.Operation) -> None:
@@ -77,41 +91,10 @@ def mark_checked(s: RewriteScope, op: ir.Operation) -> None:
 def _is_inside(s: RewriteScope, ref: ScalarRef, n: SizeLike) -> bool:
     """Returns whether an index is known to be in a dimension of size `n`."""
     low, high = interval(s, ref)
-    if low < 0 or isinstance(n, int):
+    if isinstance(n, int):
         return low >= 0 and high < n
-    return any(at_most(bound, n - 1) for bound in _at_most(s, ref))
-
-
-def _at_most(s: RewriteScope, ref: ScalarRef, depth: int = _DEEPEST) -> list[SizeLike]:
-    """Returns sizes that an integer is at most, where symbolic ones are known: positions, and clamps by a size."""
-    resolved = s.scalars.resolve(ref)
-    if isinstance(number := s.number(ref), int):
-        return [number]
-    if (size := size_of(resolved.value)) is not None:
-        return [size]
-    node = s.node(resolved) if depth else None
-    if node is None:
-        return []
-    if node.name == "linalg.index":
-        loop = resolved.index[ir.IntegerAttr(node.op.attributes["dim"]).value]
-        extent = 1 if loop < 0 else s.generic.extents.get(loop)
-        return [] if extent is None else [extent - 1]
-    bounds = [_at_most(s, arg, depth - 1) for arg in node.args]
-    if node.name == "arith.minsi":
-        return [*bounds[0], *bounds[1]]
-    if node.name == "arith.maxsi":  # both are at most what either is known to be at most and the other's bound does not exceed
-        return [x for x in (*bounds[0], *bounds[1]) if all(any(at_most(y, x) for y in side) for side in bounds)]
-    if node.name in ("arith.index_cast", "arith.extsi"):
-        return bounds[0]
-    if node.name == "arith.trunci":  # of a size, which is not negative: what is left is no more
-        return [x for x in bounds[0] if size_of(_cast_from(s, node.args[0]).value) == x and at_most(0, x)]
-    return []
-
-
-def _cast_from(s: RewriteScope, ref: ScalarRef) -> ScalarRef:
-    """Returns what an integer is an index_cast of; itself where it is none."""
-    node = s.node(ref, "arith.index_cast")
-    return s.scalars.resolve(node.args[0] if node is not None else ref)
+    least, most = sized_interval(s, ref)
+    return (low >= 0 or any(at_most(0, bound) for bound in least)) and any(at_most(bound, n - 1) for bound in most)
 
 
 def narrow_table(s: RewriteScope, op: ir.Operation) -> ir.Value | None:

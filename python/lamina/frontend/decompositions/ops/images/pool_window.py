@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ...resized import clamp_positions
 from ..math.integer import natural_quotient
 
 aten = torch.ops.aten
@@ -90,7 +91,7 @@ class PoolWindow:
         covers = (at >= 0) & (at < self.out[i]) & (tap < self.kernel[i])
         if self.dilation[i] > 1:
             covers = covers & (tap * self.dilation[i] == reach)
-        return at.clamp(0, self.out[i] - 1), self.along(tap, i), self.along(covers, i)
+        return clamp_positions(at, self.out[i] - 1), self.along(tap, i), self.along(covers, i)
 
     def first_inside(self, device: torch.device) -> Tensor:
         """Returns the number of each window's first tap that is not padding: eager reports it for a window of -inf."""
