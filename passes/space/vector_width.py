@@ -1,7 +1,7 @@
 """Chooses how many neighboring elements a GPU thread reads and writes at a time."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from torch_mlir import ir
@@ -10,7 +10,7 @@ from lamina.core.sizes import at_most, is_bounded, is_symbolic, typical
 from lamina.schedules import narrow
 
 from ..ir.affine import Affine, Axis
-from ..ir.expressions import Expr, Load
+from ..ir.expressions import Expr, Load, varies_over
 from ..ir.guards import Bound
 from ..ir.reading import element_type, elements_of
 from .coalesce import Merged
@@ -65,14 +65,31 @@ def bounded_across(e: Load, merged: Merged, vector: Axis) -> bool:
     or just one at a symbolic end."""
     for bound in e.guard:
         index = merged.index(bound.index)
-        if index.opaque or (index.coefficient(vector) != 0 and not _ends(bound, index, vector)):
+        varies = index.opaque or index.coefficient(vector) != 0
+        if varies and not _ends(bound, index, vector, merged.quotients):
             return False
     return True
 
 
-def _ends(bound: Bound, index: Affine, vector: Axis) -> bool:
+def _ends(bound: Bound, index: Affine, vector: Axis, quotients: Mapping[Expr, int]) -> bool:
     """Returns whether a bound, at this index over the merged axes, is an end that each call decides."""
-    return index.coefficient(vector) == 1 and is_symbolic(bound.high) and at_most(bound.low, index.bounds()[0])
+    term, _ = rising_term(index, vector, quotients)
+    if term is None or not is_symbolic(bound.high):
+        return False
+    rest = index + Affine(0, ((term, -1),))
+    return not rest.opaque and at_most(bound.low, rest.bounds()[0])
+
+
+def rising_term(index: Affine, axis: Axis, quotients: Mapping[Expr, int]) -> tuple[Axis | Expr | None, int]:
+    """Returns the only term of an index that varies along an axis, if its coefficient is 1: the axis itself, or its quotient by the
+    elements of a row in an axis of several rows; and for how many elements it stays the same. (None, 0) for other indices."""
+    runs = [t for t, _ in index.terms if not isinstance(t, Axis)]
+    if not runs:
+        return (axis, 1) if index.coefficient(axis) == 1 else (None, 0)
+    run = runs[0]
+    if len(runs) > 1 or run not in quotients or index.coefficient(axis) or dict(index.terms)[run] != 1:
+        return None, 0
+    return (run, quotients[run]) if varies_over(Affine.of(run), (axis,)) else (None, 0)
 
 
 def access_width(accesses: list[Access], vector: Axis, quotients: dict[Expr, int], ragged: bool = False) -> int:

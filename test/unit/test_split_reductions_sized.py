@@ -13,6 +13,14 @@ from lamina.core.program import Launch
 
 __all__ = ["launches"]
 
+WEIGHTS = torch.linspace(-1, 1, 24)
+
+
+def _of_columns(x: Tensor) -> Tensor:
+    """Returns a row of 24 elements for each of a vector's."""
+    return x[:, None] * WEIGHTS.to(x.dtype)
+
+
 CASES: dict[str, tuple[Callable[..., Any], tuple[int, ...], tuple[tuple[int, ...], ...]]] = {
     "gradient of a bias": (lambda x: x.sum(0), (6000, 64), ((3, 5), (64, 9), (65, 64), (127, 3), (4097, 17))),
     "mean": (lambda x: x.square().mean(), (3000, 100), ((2, 3), (70, 70), (64, 64), (4097, 5), (1007, 2500))),
@@ -21,6 +29,11 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[int, ...], tuple[tuple[int, ...
     "square error": (lambda x: (x - 0.5).square().mean(), (70, 11), ((2, 3), (1000, 50), (127, 129), (4097, 5), (3, 4099))),
     "elements as they are": (lambda x: x.mean(), (3000, 100), ((2, 3), (127, 129), (4097, 5), (1007, 2500))),
     "one row as it is": (lambda x: x.amax() + x.sum(), (5000,), ((2,), (127,), (4097,), (70001,))),
+    "known columns with statistics of rows": (
+        lambda x: _of_columns(x).log_softmax(1).square().mean(),
+        (4000,),
+        ((2,), (127,), (1000,), (4097,), (30011,)),
+    ),
     "slices and padding": (
         lambda x: (x[:, 1:] - F.pad(x, (1, 0))[:, 1:-1]).square().mean(),
         (300, 100),

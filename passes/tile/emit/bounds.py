@@ -16,6 +16,7 @@ from ...ir.expressions import Apply, Const, Expr, InBounds, Load, Scatter, walk
 from ...ir.guards import Bound, Guard, conjunction
 from ...ir.reading import neutral_element
 from ...space.nests import Nest
+from ...space.vector_width import rising_term
 
 if TYPE_CHECKING:
     from .blocks import Blocks
@@ -165,14 +166,19 @@ def ending_at_bounds(b: "Blocks", nest: Nest, axis: Axis) -> Iterator[tuple[ir.V
     and its loads need no mask:
 
         for i < length:    sum += x[base + i] where base + i < n     ->      for i < min(length, n - base):    sum += x[base + i]
+
+    An axis may be several rows, of which those past an end are left out.
     """
     known, bounds = b.known, tuple(_ends(b, nest, axis))
     count = b.number(axis.extent)
     with b.point():
         for bound in bounds:
-            rest = b.merged.index(bound.index) + Affine(0, ((axis, -1),))
-            left = arith.subi(b.number(bound.high), b.index(rest))
-            count = arith.minsi(count, arith.maxsi(left, b.number(0)))
+            index = b.merged.index(bound.index)
+            term, each = rising_term(index, axis, b.merged.quotients)
+            assert term is not None
+            left = arith.subi(b.number(bound.high), b.index(index + Affine(0, ((term, -1),))))
+            inside = arith.maxsi(left, b.number(0))
+            count = arith.minsi(count, inside if each == 1 else arith.muli(inside, b.number(each)))
     b.known = conjunction(known, bounds)
     yield count, None if bounds else axis.extent
     b.known = known
@@ -185,9 +191,11 @@ def _ends(b: "Blocks", nest: Nest, axis: Axis) -> Iterator[Bound]:
         return
     for bound in _bounds(r.arg for r in nest.reductions):
         index = b.merged.index(bound.index)
-        if index.opaque or index.coefficient(axis) != 1 or any(t is not axis and t not in b.bound for t, _ in index.terms):
+        term, _ = rising_term(index, axis, b.merged.quotients)
+        rest = index + Affine(0, ((term, -1),)) if term is not None else index
+        if term is None or any(t not in b.bound for t, _ in rest.terms):
             continue
-        if at_most(bound.low, index.bounds(b.ranges)[0]) and all(
+        if at_most(bound.low, rest.bounds(b.ranges)[0]) and all(
             _padding(r.arg, bound) == neutral_element(r.op, r.dtype) for r in nest.reductions
         ):
             yield bound
