@@ -88,11 +88,16 @@ class Kernel:
         products = {s.name: maximum(product, s.minimum) for product, length in self.lengths.items() for s in all_symbols(length)}
         return substituted(size, products)
 
+    @property
+    def has_schedule(self) -> bool:
+        """Whether kernel selection has set its schedule."""
+        return any(name in self.function.attributes for name in (CHOICE, WINDOW, ROWS))
+
     def row_space(self, round_half: bool, scans: bool = False) -> Space | None:
         """Returns its iteration space if it reduces along rows, or, with `scans`, scans them, and no schedule is set; None for any
         other kernel."""
         reduces = any(is_reduction(op.operation) or (scans and op.operation.name in (SCAN, SORT)) for op in self.block.operations)
-        if not reduces or any(name in self.function.attributes for name in (CHOICE, WINDOW, ROWS)):
+        if not reduces or self.has_schedule:
             return None
         try:
             space = self.space(round_half)

@@ -10,6 +10,7 @@ from lamina.core.target import Target
 from ...families.choice import CHOICE
 from ...infra.base import Pass
 from ..kernel import Kernel, kernels_of
+from .amounts import amount_ranges
 from .row_ranges import row_ranges
 from .size_range import LATER, LENGTHS, SYMBOLS, SizeRange, copies_for_ranges, lengths_attribute, symbols_attribute
 from .variants import take_variants
@@ -20,10 +21,11 @@ from .whole_rows import whole_rows
 class SizeRanges(Pass):
     """Copy kernel functions for ranges of a symbolic size, where a range has a better schedule than any size has.
 
-    Three kinds of functions are copied: those with `graph.smaller`, for which lamina-select-kernels has chosen schedules by size;
+    Four kinds of functions are copied: those with `graph.smaller`, for which lamina-select-kernels has chosen schedules by size;
     those that reduce along rows of symbolic length, for lengths that one block holds, or across them, for few columns or few rows,
-    both for multiples of a thread's access too; those that reduce nothing, for such multiples, for pairs and for short rows. Small
-    functions that lamina-horizontal may join with others are not copied for the latter two.
+    both for multiples of a thread's access too; those that reduce nothing, for such multiples, for pairs and for short rows; those
+    of rows of a known length, for few and for many of them. Small functions that lamina-horizontal may join with others are not
+    copied for the latter three.
 
     Before: planned kernel functions. After: each copy has `graph.symbols` or `graph.lengths`, the sizes that stand in it for
     symbols or for products of them along merged axes: lamina-tile reads them. Each launch becomes one for each range (`when`), of
@@ -54,7 +56,8 @@ class SizeRanges(Pass):
             return ranges
         if not self.target.is_gpu or not any(argument.symbolic for argument in kernel.arguments):
             return []
-        return row_ranges(module, kernel, self.round_intermediates) or whole_rows(module, kernel, self.round_intermediates)
+        found = row_ranges(module, kernel, self.round_intermediates) or whole_rows(module, kernel, self.round_intermediates)
+        return found or amount_ranges(module, kernel, self.round_intermediates, self.target.gpu)
 
 
 def _copy(module: ir.Module, function: ir.Operation, ranges: list[SizeRange]) -> None:

@@ -15,11 +15,9 @@ from lamina.core.sizes import Size, SizeLike, SizeSymbol, all_symbols, evaluate,
 from lamina.schedules import nvvm
 from lamina.schedules.rows import SHORT_RANGES
 
-from ...families.choice import CHOICE
 from ...ir.affine import Axis
 from ...ir.reading import Untraceable
 from ...space.coalesce import Merged, with_length_symbols
-from ...space.direct_convolution import WINDOW
 from ...space.forms import Form, form_of
 from ...space.scans import has_scans
 from ...space.space import Space
@@ -153,8 +151,7 @@ def _multiple(size: SizeLike, step: int, short: SizeRange) -> _Multiple | None:
 
 def _form(kernel: Kernel, round_half: bool) -> tuple[Space, Form] | None:
     """Returns the iteration space and the form of a kernel without reductions whose schedule is open; None for others."""
-    chosen = any(name in kernel.function.attributes for name in (CHOICE, WINDOW))
-    if chosen or not any(argument.symbolic for argument in kernel.arguments):
+    if kernel.has_schedule or not any(argument.symbolic for argument in kernel.arguments):
         return None
     try:
         space = kernel.space(round_half)

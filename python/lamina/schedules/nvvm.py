@@ -23,6 +23,7 @@ COLUMN_CTAS = 2  # such CTAs on an SM, at least: without a bound, ptxas saves re
 COLUMNS = 32  # columns of one CTA at least, where there is much to read: four adjacent sectors
 PAIR = 2  # threads of one row at least, where there is little to read: whole sectors
 LITTLE = 1 << 20  # elements below which there is little to read
+MANY_ELEMENTS = 1 << 22  # of a pointwise kernel, of which each thread takes two accesses
 COLUMN_ROWS = 4  # rows of one team at least
 PARTS = 32  # parts of a sum that are worth a second kernel, where a call decides how many there are
 FILLED = 0.85  # least share of a program's threads with work
@@ -74,7 +75,7 @@ def pointwise(extent: int, vec: int, rows: int) -> NvvmConfig:
     threads idle (72 channels, channels last), programs are smaller; the programs of a CTA are adjacent in memory."""
     accesses = -(-extent // vec)
     threads = min(128, power_of_two(accesses))
-    chunks = 2 if vec == 8 and extent * rows >= 1 << 22 and extent >= threads * vec * 2 else 1
+    chunks = 2 if vec == 8 and extent * rows >= MANY_ELEMENTS and extent >= threads * vec * 2 else 1
     while chunks == 1 and threads > 1 and accesses < FILLED * round_up(accesses, threads):
         threads //= 2
     return NvvmConfig(threads, vec, chunks, pack=max(128 // threads, 1))
@@ -174,9 +175,14 @@ def row_sort(extent: int, vec: int, rows: int, sms: int) -> NvvmConfig:
     steps stay in a thread's registers where it has several elements; few rows have more threads."""
     lanes = max(power_of_two(extent), vec)
     threads = max(lanes // max(SORT_ELEMENTS, vec), 1)
-    while 4 * rows * threads < sms * BUSY and threads * max(vec, 2) < min(lanes, WARP * SORT_ELEMENTS):
+    while rows <= rows_that_fill(2 * threads, sms) and threads * max(vec, 2) < min(lanes, WARP * SORT_ELEMENTS):
         threads *= 2
     return NvvmConfig(threads, vec, lanes // (threads * vec), pack=max(128 // threads, 1) if threads <= WARP else 1)
+
+
+def rows_that_fill(threads: int, sms: int) -> int:
+    """Returns how many rows fill a GPU where so many threads sort each."""
+    return sms * BUSY // (2 * threads)
 
 
 def in_teams(walk: NvvmConfig) -> NvvmConfig:
@@ -193,7 +199,7 @@ def column_reduction(extent: int, vec: int, reduced: int, rows: int, sms: int) -
 
     def narrower(threads: int) -> bool:
         """Returns whether fewer threads in a CTA leave enough CTAs for the GPU."""
-        few = rows * -(-extent // (threads * vec)) * COLUMN_THREADS < sms * BUSY // 2
+        few = rows < sums_that_fill(extent, threads * vec, sms)
         return few and (not little or reduced >= COLUMN_ROWS * COLUMN_THREADS // (threads // 2))
 
     accesses = -(-extent // vec)
@@ -206,6 +212,11 @@ def column_reduction(extent: int, vec: int, reduced: int, rows: int, sms: int) -
     teams = min(COLUMN_THREADS // threads, power_of_two(max(reduced // COLUMN_ROWS, 1)))
     pack = max(128 // threads, 1) if teams == 1 else 1  # an SM holds too few CTAs of a warp to be full
     return NvvmConfig(threads, vec, 1, pack=pack, teams=teams, resident=COLUMN_CTAS)
+
+
+def sums_that_fill(extent: int, columns: int, sms: int) -> int:
+    """Returns how many reductions of `extent` columns leave enough CTAs for a GPU where each has so many of the columns."""
+    return -(-(sms * BUSY // 2) // (-(-extent // columns) * COLUMN_THREADS))
 
 
 def column_scan(extent: int) -> NvvmConfig:

@@ -1,0 +1,90 @@
+"""Copies kernels whose rows have a known length for few and for many of them: where there are few, programs are smaller, so that
+all of a GPU has work."""
+
+import math
+from collections.abc import Sequence
+
+from torch_mlir import ir
+
+from lamina.core.gpu import Gpu
+from lamina.core.sizes import Size, is_bounded, is_symbolic
+from lamina.schedules import nvvm
+
+from ...ir.affine import Axis
+from ...ir.reading import Untraceable
+from ...space.forms import Form, form_of
+from ...space.scans import has_scans, has_sorts
+from ..kernel import Kernel
+from .joins import may_be_joined
+from .linear_length import LinearLength
+from .row_ranges import whole_access
+from .size_range import SizeRange
+
+_FEW = 8  # sums, of which each has several programs
+_MORE_THREADS = (8, 2)  # times as many as sort a row of many
+
+
+def amount_ranges(module: ir.Module, kernel: Kernel, round_half: bool, device: Gpu) -> list[SizeRange]:
+    """Returns the ranges of the number of rows that a kernel is made for, the last one for any; [] for one whose schedule does not
+    depend on it.
+
+    Kernels that reduce across rows have ranges of the number of sums, those that sort of the number of rows, those without
+    reductions of the number of elements.
+    """
+    if not any(argument.symbolic for argument in kernel.arguments) or may_be_joined(module, kernel) or kernel.has_schedule:
+        return []
+    try:
+        space = kernel.space(round_half)
+    except Untraceable:
+        return []
+    form = form_of(space, nvvm.NvvmConfig)
+    sorts = has_sorts(space)
+    if form.vector is None or form.crossed is not None or is_symbolic(form.vector.extent) or (has_scans(space) and not sorts):
+        return []
+    rows = math.prod(a.extent for a in form.merged.rows if a is not form.vector)
+    if not isinstance(rows, Size) or form.vector.extent == 0:
+        return []
+    if sorts:
+        threads = nvvm.row_sort(int(form.vector.extent), 1, nvvm.MANY_ELEMENTS, device.sm_count).threads
+        return _of_rows(rows, [nvvm.rows_that_fill(times * threads, device.sm_count) for times in _MORE_THREADS])
+    if not space.columns:
+        return _of_elements(form.vector, rows, kernel)
+    return _of_sums(form, form.vector, rows, kernel, device)
+
+
+def _of_elements(vector: Axis, rows: Size, kernel: Kernel) -> list[SizeRange]:
+    """Returns the ranges of a kernel that reduces nothing."""
+    extent, access = int(vector.extent), whole_access(kernel)
+    enough = -(-nvvm.MANY_ELEMENTS // extent)
+    if nvvm.pointwise(extent, access, enough - 1) == nvvm.pointwise(extent, access, enough):
+        return []
+    length = LinearLength.of(rows)
+    many = length.within(enough - 1, None, 1, enough) if length is not None else None
+    if length is None or many is None:
+        return [_from(rows, enough), SizeRange()]
+    return [SizeRange(f"to_{enough - 1}_rows", ((rows, enough - 1),)), SizeRange("", (), *length.replaced(many))]
+
+
+def _of_sums(form: Form, vector: Axis, rows: Size, kernel: Kernel, device: Gpu) -> list[SizeRange]:
+    """Returns the ranges of a kernel that reduces across rows of a known length."""
+    enough = nvvm.sums_that_fill(int(vector.extent), nvvm.WARP * whole_access(kernel), device.sm_count)
+    if form.column_vector or enough == 1:
+        return []
+    if LinearLength.of(rows) is None:  # the parts of a sum
+        return [_from(rows, enough), _from(rows, -(-enough // 2)), SizeRange()] if is_bounded(rows) else []
+    return _of_rows(rows, [min(_FEW, enough - 1), enough - 1])
+
+
+def _of_rows(rows: Size, ends: Sequence[int]) -> list[SizeRange]:
+    """Returns the ranges of up to so many rows, of which schedules know that there are not more, and the one of any number."""
+    length = LinearLength.of(rows)
+    if length is None:
+        return []
+    within = {most: few for most in ends if (few := length.within(0, most, 1, 1)) is not None}
+    found = [SizeRange(f"to_{most}_rows", ((rows, most),), *length.replaced(few)) for most, few in within.items()]
+    return [*found, SizeRange()] if found else []
+
+
+def _from(rows: Size, enough: int) -> SizeRange:
+    """Returns the range of `enough` rows and more, whose kernel is made for the sizes of the first call that needs it."""
+    return SizeRange(f"from_{enough}_rows", ((-rows, -enough),))  # type: ignore[arg-type]
