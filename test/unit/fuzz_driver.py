@@ -8,6 +8,7 @@ they do so in the parser or in a pass of their own, the driver's line about it i
 """
 
 import argparse
+import gc
 import os
 import re
 import resource
@@ -22,10 +23,10 @@ from random import Random
 
 from mutations import mutated
 
-from lamina.tools.driver import session as _session  # noqa: F401  # what every case needs is imported once, before the forks
 from lamina.tools.opt_driver import main as opt_driver
 
 TESTS = Path(__file__).parents[1]
+sys.path.append(str(TESTS))  # for prefork
 SECONDS = 40  # that a processor works on one case; machines that are busy may take longer
 DEADLOCK = 600  # seconds
 MEMORY = 16 << 30
@@ -129,6 +130,11 @@ def _wait(child: int) -> int | None:
 
 def fuzz(seed: int, cases: int, seconds: float, keep: Path | None = None) -> list[str]:
     """Returns what is wrong, a line each; the inputs that show it are left in `keep`."""
+    from prefork import import_all
+
+    import_all()  # what cases need, once, before the forks
+    gc.collect()
+    gc.freeze()
     found, end, done = [], time.monotonic() + seconds, 0
     with tempfile.TemporaryDirectory(prefix="lamina-fuzz-") as folder:
         for number, case in zip(range(cases), mutants(seed), strict=False):
