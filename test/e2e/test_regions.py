@@ -157,10 +157,12 @@ ENTRY_POINTS: dict[str, Callable[..., Any]] = {"aot": lambda f, args: lamina.com
 @pytest.mark.parametrize("entry_point", ENTRY_POINTS.values(), ids=ENTRY_POINTS)
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
 def test_regions(function: Callable[..., Tensor], entry_point: Callable[..., Any]) -> None:
-    """bf16 sums of gradients may be rounded in another order; a missing region or backward changes the first digit."""
+    """bf16 sums of gradients may be rounded in another order; a missing region or backward changes the first digit.
+
+    Of the combinations of a function, of which arguments need gradients, and of the grad mode, any two come together."""
     torch._dynamo.reset()
     compiled = None
-    for needs in ((True, True), (True, False), (False, True), (False, False)):
+    for number, needs in enumerate(((True, True), (True, False), (False, True), (False, False))):
         values = torch.randn(5, 5), torch.randn(5, 5)
         mine, theirs = ([v.clone().requires_grad_(n) for v, n in zip(values, needs, strict=True)] for _ in range(2))
         compiled = compiled or entry_point(function, tuple(mine))
@@ -174,8 +176,9 @@ def test_regions(function: Callable[..., Tensor], entry_point: Callable[..., Any
             assert (a.grad is None) == (b.grad is None)
             if b.grad is not None:
                 close(a.grad, b.grad)
-        with torch.no_grad():
-            close(compiled(*mine), function(*theirs))
+        if (number + FUNCTIONS.index(function)) % 2 == 0:
+            with torch.no_grad():
+                close(compiled(*mine), function(*theirs))
 
 
 def close(got: Tensor | None, want: Tensor, rounding: float = 0.02) -> None:

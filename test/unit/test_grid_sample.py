@@ -1,6 +1,7 @@
 """Tests images sampled by grids, and affine grids, against float64: graphs, kernels for GPUs in the simulator, and calls on a
 CPU."""
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 from unittest.mock import patch
@@ -11,6 +12,7 @@ import torch.nn.functional as F
 from functorch.compile import aot_function, make_boxed_func
 from gpu_programs import Simulated, distributed
 from kernel_inputs import BF16
+from pairs import covering
 from torch import Tensor, fx
 
 from lamina.frontend.decompositions.table import table
@@ -20,10 +22,9 @@ aten = torch.ops.aten
 ON_CPU = "lamina.frontend.decompositions.ops.images.sample.on_cpu"
 PADDINGS = ("zeros", "border", "reflection")
 KINDS = [(2, "bilinear"), (2, "nearest"), (2, "bicubic"), (3, "bilinear"), (3, "nearest")]
-CASES = [(2, "bilinear", padding, align) for padding in PADDINGS for align in (True, False)] + [
-    (dims, mode, padding, align) for dims, mode in KINDS[1:] for padding, align in zip(PADDINGS, (True, False, True), strict=True)
-]
 SIZES = ((7, 5, 6), (1, 3, 2), (4, 1, 1))
+CASES = [((2, "bilinear"), *case) for case in itertools.product(PADDINGS, (True, False), SIZES)]
+CASES += covering(KINDS[1:], PADDINGS, (True, False), SIZES)
 
 
 def sampled(mode: str, padding: str, align: bool) -> Callable[[Tensor, Tensor], Tensor]:
@@ -55,18 +56,17 @@ def hold(fn: Callable[..., Tensor], run: Callable[..., Tensor], given: tuple[Ten
         torch.testing.assert_close(one.double(), other, rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize(("dims", "mode", "padding", "align"), CASES)
-def test_graphs(dims: int, mode: str, padding: str, align: bool) -> None:
-    calls = set()
+@pytest.mark.parametrize(("kind", "padding", "align", "size"), CASES)
+def test_graphs(kind: tuple[int, str], padding: str, align: bool, size: tuple[int, ...]) -> None:
+    (dims, mode), calls = kind, set()
 
     def keep(gm: fx.GraphModule, _: Any) -> Any:
         calls.update(str(n.target) for n in gm.graph.nodes if n.op == "call_function" and support.reason(n) == "fallback")
         return make_boxed_func(gm.forward)
 
     fn = sampled(mode, padding, align)
-    for size in SIZES:
-        run = aot_function(fn, fw_compiler=keep, bw_compiler=keep, decompositions=table())
-        hold(fn, run, inputs(dims, size), 2e-4)
+    run = aot_function(fn, fw_compiler=keep, bw_compiler=keep, decompositions=table())
+    hold(fn, run, inputs(dims, size), 2e-4)
     assert not calls
 
 

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from functorch.compile import aot_function, make_boxed_func
 from kernel_inputs import BF16, run, x
-from pairs import pairwise
+from pairs import covering
 from torch import Tensor, fx
 from torch._export.utils import _collect_all_valid_cia_ops, _is_preservable_cia_op
 
@@ -22,11 +22,9 @@ from lamina.frontend.fx import support
 aten = torch.ops.aten
 Fn = Callable[[Tensor], Tensor]
 
-MODES = {
-    1: ("nearest", "nearest-exact", "linear"),
-    2: ("nearest", "nearest-exact", "bilinear", "bicubic"),
-    3: ("nearest", "trilinear"),
-}
+NEAREST = {1: ["nearest", "nearest-exact"], 2: ["nearest", "nearest-exact"], 3: ["nearest"]}
+SMOOTH = {1: ["linear"], 2: ["bilinear", "bicubic"], 3: ["trilinear"]}
+ALIGNS = [False, True]
 BY: dict[str, dict[str, Any]] = {
     "twice": {"scale_factor": 2},
     "three times": {"scale_factor": 3},
@@ -72,30 +70,31 @@ def hold(fn: Fn, a: Tensor, tolerance: float, calls: set[str] = frozenset()) -> 
     assert called(graphs) <= calls
 
 
-def cases() -> list[tuple[int, str, int, str]]:
+def cases() -> list[tuple[int, str, str, int, bool | None]]:
     """float64 of 127 x 127 is slow, and dimensions are resized one after the other: 1-D covers this size."""
     sizes = {1: [3, 7, 127], 2: [3, 7], 3: [3, 7]}
-    return [(dims, mode, size, how) for dims in MODES for mode, how, size in pairwise(MODES[dims], [*BY], sizes[dims])]
+    nearest = [(dims, *case, None) for dims in sizes for case in covering(NEAREST[dims], [*BY], sizes[dims])]
+    return nearest + [(dims, *case) for dims in sizes for case in covering(SMOOTH[dims], [*BY], sizes[dims], ALIGNS)]
 
 
-@pytest.mark.parametrize(("dims", "mode", "size", "how"), cases())
-def test_values_and_gradients(dims: int, mode: str, size: int, how: str) -> None:
+@pytest.mark.parametrize(("dims", "mode", "how", "size", "align"), cases())
+def test_values_and_gradients(dims: int, mode: str, how: str, size: int, align: bool | None) -> None:
     shape = [2, 3, *[size] * (dims - 1), size + (dims > 1)]
-    for align in (None,) if mode.startswith("nearest") else (False, True):
-        hold(resized(mode, align, BY[how]), torch.randn(shape), 2e-4 if size == 127 else 2e-5)
+    hold(resized(mode, align, BY[how]), torch.randn(shape), 2e-4 if size == 127 else 2e-5)
 
 
 @pytest.mark.parametrize(
-    ("how", "mode", "align"), pairwise([*BY, "two fifths", "to thirty"], ["bilinear", "bicubic"], [False, True])
+    ("how", "mode", "align", "size"),
+    [
+        *covering([how for how in [*BY, "two fifths"] if not how.startswith("to ")], SMOOTH[2], ALIGNS, [3, 127]),
+        *covering(["to five", "to one", "to thirty"], SMOOTH[2], ALIGNS, [3, 127, 1]),
+    ],
 )
-def test_antialiased(mode: str, how: str, align: bool) -> None:
+def test_antialiased(how: str, mode: str, align: bool, size: int) -> None:
     """Long windows are reductions: 127 elements for a single result, and one element for thirty results. Eager is wrong for
     several rows of one element each."""
     by = BY.get(how, {"size": 30} if how == "to thirty" else {"scale_factor": 0.4})
-    for size in (3, 127):
-        hold(resized(mode, align, {**by, "antialias": True}), torch.randn(2, 3, size, 9), 2e-5)
-    if "size" in by:
-        hold(resized(mode, align, {**by, "antialias": True}), torch.randn(2, 3, 1, 5), 2e-5)
+    hold(resized(mode, align, {**by, "antialias": True}), torch.randn(2, 3, size, 5 if size == 1 else 9), 2e-5)
 
 
 def test_long_sums() -> None:

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 TESTS = Path(__file__).parents[1]
 
 DRAWS = """
@@ -45,12 +47,17 @@ def drawn(said: str) -> set[str]:
     return set(re.findall(r"^drawn .*", said, re.MULTILINE))
 
 
-def test_runs_draw_the_same(tmp_path: Path) -> None:
-    assert drawn(session(tmp_path)) == drawn(session(tmp_path)) != drawn(session(tmp_path, "--seed=random"))
+@pytest.fixture(scope="module")
+def first(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """What a session of a random seed prints."""
+    return session(tmp_path_factory.mktemp("first"), "--seed=random")
 
 
-def test_a_seed_repeats_a_session(tmp_path: Path) -> None:
-    first = session(tmp_path, "--seed=random")
+def test_runs_draw_the_same(tmp_path: Path, first: str) -> None:
+    assert drawn(session(tmp_path)) == drawn(session(tmp_path)) != drawn(first)
+
+
+def test_a_seed_repeats_a_session(tmp_path: Path, first: str) -> None:
     given = re.findall(r"--seed=(\d+) repeats them", first)
     assert len(given) == 2 and len(set(given)) == 1, "at the start, and with the test that failed"
     assert len(drawn(first)) == 4
