@@ -1,8 +1,9 @@
 """Calls programs with symbolic sizes: one compilation, with its own numbers and memory plan for each set of sizes."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
+from typing import Protocol
 
 import torch
 from torch import Tensor, fx
@@ -10,7 +11,6 @@ from torch import Tensor, fx
 from lamina import _native
 from lamina.core.binding.bind import Narrow
 from lamina.core.errors import CompileError
-from lamina.core.options import Options
 from lamina.core.sizes import SizeLike, symbol_name, symbols_of
 from lamina.core.sizes.facts import SizeFacts
 
@@ -82,40 +82,46 @@ def _rank(source: SizeSource) -> tuple[bool, bool]:
     return source.dim is not None, source.of_stride
 
 
+class GraphCompiler(Protocol):
+    """Compiles the programs of one graph with symbolic sizes: at first, and when calls bring sizes that need other programs."""
+
+    def build(self, *, wide_sizes: bool = False) -> Built:
+        """Compiles the graph without adding guards on its sizes. wide_sizes: see Options."""
+
+    def rescale(self, built: Built, symbols: Mapping[str, int]) -> Built | None:
+        """Compiles a program again, with these values as the typical ones of its symbols; None if it cannot be."""
+
+    def captured(self, built: Built) -> tuple[Tensor, ...]:
+        """Returns the tensors that the graph holds."""
+
+    def load(self, built: Built) -> Run:
+        """Makes a program with numbers callable."""
+
+
 class SizedProgram(_native.BySizes):
     """Takes a graph's arguments, boxed or one by one, and runs its program with the numbers for their sizes, found in native
-    code for sizes that it has met before.
+    code for sizes that it has met before. Raises CompileError, when it is made, if the graph can be compiled for some sizes only.
 
+    built        its program and code
+    sources      where the symbols' values are found
     specialized  programs for some values of its symbols
-    built     its program and code
-    captured  the tensors that the graph holds
-    sources   where the symbols' values are found
-    load      makes a program with numbers callable
-    widen     compiles the graph with Options.wide_sizes, for calls with tensors that its kernels do not count
-    check     raises for sizes that the graph does not take, where no guard has kept them off
-    rescale   compiles the program again, with these values as the typical ones of its symbols; None if it cannot be
     """
 
-    def __init__(
-        self,
-        built: Built,
-        captured: tuple[Tensor, ...],
-        sources: dict[str, SizeSource],
-        load: Callable[[Built], Run],
-        widen: Callable[[], Built],
-        check: Callable[[Mapping[str, int], Sequence[SizeFacts]], None],
-        rescale: Callable[[Built, Mapping[str, int]], Built | None],
-    ) -> None:
+    def __init__(self, gm: fx.GraphModule, compiler: GraphCompiler) -> None:
+        with unguarded(gm.graph):
+            sources = sources_of(gm)
         super().__init__([(s.argument, s.dim, s.of_stride) for s in sources.values()], self.bind, BOUND)
-        self.built = built
+        self.built = compiler.build()
         self.sources = sources
         self.specialized: dict[frozenset[tuple[str, int]], Bindable] = {}
         self._names = tuple(sources)
-        self._narrow = Bindable(built, captured, load)
-        self._check, self._rescale = check, rescale
+        captured, load = compiler.captured(self.built), compiler.load
+        self._narrow = Bindable(self.built, captured, load)
+        self._check = SizeRelations.of(gm.graph).check_unguarded  # raises for sizes that no guard has kept off
+        self._rescale = compiler.rescale
         self._scales: tuple[Bindable, ...] = ()
         self._may_rescale = True
-        self._wide = cache(lambda: Bindable(widen(), captured, load))
+        self._wide = cache(lambda: Bindable(compiler.build(wide_sizes=True), captured, load))
         self._boxed_call = True  # on the instance: torch._dynamo.disable copies its attributes, not the class's
 
     @property
@@ -219,31 +225,3 @@ class SizedProgram(_native.BySizes):
 def listed(sizes: Mapping[str, int]) -> str:
     """Returns the values of symbols as text: "s0 = 8, s1 = 12"."""
     return ", ".join(f"{name} = {size}" for name, size in sizes.items())
-
-
-def sized_program(
-    gm: fx.GraphModule,
-    options: Options,
-    build: Callable[..., Built],
-    captured: Callable[[Built], tuple[Tensor, ...]],
-    load: Callable[[Built], Run],
-    rescale: Callable[[Built, Mapping[str, int]], Built | None],
-) -> SizedProgram:
-    """Compiles a graph with symbolic sizes. Raises CompileError if it can be compiled for some sizes only.
-
-    build     compiles it with `options=`
-    captured  returns the tensors that the graph holds, for what build returned
-    load      makes a program with numbers callable
-    rescale   see SizedProgram
-    """
-
-    def built(chosen: Options) -> Built:
-        """Compiles the graph without adding guards on its sizes."""
-        with unguarded(gm.graph):
-            return build(options=chosen)
-
-    with unguarded(gm.graph):
-        sources = sources_of(gm)
-    made = built(options)
-    check = SizeRelations.of(gm.graph).check_unguarded
-    return SizedProgram(made, captured(made), sources, load, lambda: built(replace(options, wide_sizes=True)), check, rescale)

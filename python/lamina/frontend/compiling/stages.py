@@ -6,8 +6,8 @@ A graph seen before comes out of the cache without MLIR being imported.
 """
 
 import time
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +26,7 @@ from ..capture.exclusive import BUILDING, COMPILING
 from ..custom.substitute import with_users_patterns
 from ..fx.aliases import ViewResult
 from ..fx.destination import Destination, check_devices, destination_of
-from ..fx.sizes import is_sized
+from ..fx.sizes import is_sized, unguarded
 from ..rewrites.normalize import Normalized, normalize
 from . import stored
 from .bindable import Bindable
@@ -34,7 +34,7 @@ from .fingerprint import fingerprint
 from .lowering import Lowering, Watch, launched
 from .null import Null
 from .scales import at_scale
-from .sized import SizedProgram, sized_program
+from .sized import SizedProgram
 from .specialized import compile_specialized
 from .stored import Built
 from .tuning import UNSEEN, Session, tuning_state
@@ -58,28 +58,56 @@ def compile_part(
     """Returns a callable for a part of a graph, or for a whole one, that one program holds: see split.compile_graph, which the
     entry points call."""
     options = options or Options()
-    compiled = partial(build, gm, target=target, watch=watch)
+    compiled = partial(build, gm, options=options, target=target, watch=watch)
     if is_sized(gm.graph):
-        rescale = partial(at_scale, gm=gm, options=options, destination=destination_of(target, gm))
-        run = sized_program(gm, options, compiled, partial(_captured, gm), lambda of: load(of, options, ()), rescale)
+        run = SizedProgram(gm, _GraphCompiler(gm, options, target, watch, destination_of(target, gm)))
         note_free_strides(gm, run.built.interface)
         compile_specialized(run, gm, options, partial(_built_on_thread, target=target, frozen=frozen))
         if listener is not None:
             listener(run)
         return run
-    built = compiled(options=options)
+    built = compiled()
     try:
         executable = load(built, options, frozen)
     except Exception:
         if not built.cached:
             raise
         Cache().drop(built.key)  # its code does not load: compile the entry again
-        built = compiled(options=options)
+        built = compiled()
         executable = load(built, options, frozen)
     note_free_strides(gm, built.interface)
     if listener is not None:
         listener(built)
     return adapt(executable, built.interface, _captured(gm, built))
+
+
+@dataclass(frozen=True)
+class _GraphCompiler:
+    """The GraphCompiler of a graph; see compile_part."""
+
+    gm: fx.GraphModule
+    options: Options
+    target: str | None
+    watch: Watch | None
+    destination: Destination
+
+    def build(self, *, wide_sizes: bool = False) -> Built:
+        """Compiles the graph, or finds it in the cache."""
+        options = replace(self.options, wide_sizes=True) if wide_sizes else self.options
+        with unguarded(self.gm.graph):
+            return build(self.gm, options=options, target=self.target, watch=self.watch)
+
+    def rescale(self, built: Built, symbols: Mapping[str, int]) -> Built | None:
+        """Compiles a program again (see at_scale)."""
+        return at_scale(built, symbols, gm=self.gm, options=self.options, destination=self.destination)
+
+    def captured(self, built: Built) -> tuple[Tensor, ...]:
+        """Returns the tensors that the graph holds, on the program's device."""
+        return _captured(self.gm, built)
+
+    def load(self, built: Built) -> Any:
+        """Makes a program callable."""
+        return load(built, self.options, ())
 
 
 def _built_on_thread(gm: fx.GraphModule, options: Options, target: str | None, frozen: Collection[int]) -> Bindable:
