@@ -23,7 +23,7 @@ from .custom.family import CustomFamily
 from .gemm.family import GemmFamily
 from .grouped_products import GroupedFamily
 from .problem import Family, Problem
-from .surroundings import calls, is_open, kernels
+from .surroundings import calls, has_symbolic_sizes, kernels
 from .vendor.registry import ROUTINES
 from .vendor.routine import Routine, VendorCall, VendorSchedule, covers_epilogue, replace_by_call
 
@@ -100,7 +100,7 @@ class SelectKernels(Pass):
             except Unfit as e:
                 raise CompileError(f"{chosen} cannot compute this: {e}", where=place, remedy="drop graph.choice") from None
             return
-        wide = self.wide_sizes and any(map(is_open, problem.ops))
+        wide = self.wide_sizes and any(map(has_symbolic_sizes, problem.ops))
         usual = default(problem, self.target, self.round_intermediates, library=wide)
         for choice in (usual,) if requested is None or wide else (requested, usual):
             with suppress(Unfit):

@@ -20,10 +20,10 @@ ValueMap = dict[ir.Value, ir.Value]
 
 def calls(module: ir.Module, *, symbolic: bool = False) -> list[ir.Operation]:
     """Returns the graph.extern ops of a module; those with symbolic sizes only where asked for."""
-    return [op for op in _ops(module, "graph.extern") if symbolic or not is_open(op)]
+    return [op for op in _ops(module, "graph.extern") if symbolic or not has_symbolic_sizes(op)]
 
 
-def is_open(op: ir.Operation) -> bool:
+def has_symbolic_sizes(op: ir.Operation) -> bool:
     """Returns whether an op takes or yields a tensor of symbolic sizes."""
     types = (v.type for v in (*op.operands, *op.results))
     return any(isinstance(type_, ir.RankedTensorType) and not type_.has_static_shape for type_ in types)

@@ -13,7 +13,7 @@ from ..ir.expressions import Expr, Reduce, Scan
 from ..ir.reading import SORT, neutral_element
 from ..space.schedule import Schedule
 from .emit.blocks import Blocks
-from .emit.values import element, shape_of, typed
+from .emit.values import block_shape, element, typed
 
 LONG = 256  # elements of a sum from which on adding up its lanes in f64 costs little
 FEW = 16  # lanes
@@ -82,7 +82,7 @@ class Accumulators:
         if accumulator_type(scan) == scan.dtype:
             return acc
         with self.b.point():
-            return arith.truncf(typed(shape_of(acc), element(scan.dtype)), acc)
+            return arith.truncf(typed(block_shape(acc), element(scan.dtype)), acc)
 
     def joined(self, r: Reduce, total: ir.Value, part: ir.Value) -> ir.Value:
         """Adds the sum of one more run to the total of the runs before it."""
@@ -91,7 +91,7 @@ class Accumulators:
     def total(self, r: Reduce, acc: ir.Value) -> ir.Value:
         """Reduces a block of partial results along a column axis to one scalar, and rounds the result to its own type."""
         if not isinstance(acc.type, ir.VectorType) or self.b.vector not in self._axes(r):
-            return _cast(typed(shape_of(acc), element(r.dtype)), acc)
+            return _cast(typed(block_shape(acc), element(r.dtype)), acc)
         extents = tuple(a.extent for a in self._axes(r))
         if is_symbolic(extents) or math.prod(extents) >= LONG:
             acc = self._joining(r, acc)
@@ -112,7 +112,7 @@ class Accumulators:
             half = typed([lanes // 2], ir.VectorType(acc.type).element_type)
             low, high = (vector.extract_strided_slice(half, acc, [at], [lanes // 2], [1]) for at in (0, lanes // 2))
             acc = arith.addf(low, high)
-        return _cast(typed(shape_of(acc), wide), acc)
+        return _cast(typed(block_shape(acc), wide), acc)
 
     def _total_dtype(self, r: Reduce | Scan) -> str:
         """Returns the type in which sums of runs and of lanes are added up."""

@@ -16,7 +16,7 @@ from ..ir.expressions import Reduce
 from ..space.nests import Nest
 from .covering import first_lanes, narrow_lanes, narrow_rest
 from .emit.scopes import Body
-from .emit.values import shape_of
+from .emit.values import block_shape
 
 if TYPE_CHECKING:
     from .accumulators import Accumulators
@@ -92,6 +92,6 @@ def cascade(loops: Loops, cut: CascadeCut, nest: Nest, inits: list[ir.Value], bo
 
 def _with_rest(sums: Accumulators, r: Reduce, total: ir.Value, part: ir.Value) -> ir.Value:
     """Adds the sum of the rest to the total, to its first lanes where it has fewer."""
-    if (lanes := shape_of(part)) == shape_of(total):
+    if (lanes := block_shape(part)) == block_shape(total):
         return sums.joined(r, total, part)
     return vector.insert_strided_slice(sums.joined(r, first_lanes(total, *lanes), part), total, [0], [1])

@@ -19,7 +19,7 @@ from ...ir.views import layout_through, through_views
 from ...space.contraction import Unfit
 from ..choice import CHOICE, Choice
 from ..problem import CallProblem, Family, describe_with_groups
-from ..surroundings import is_open, kernels
+from ..surroundings import has_symbolic_sizes, kernels
 from .epilogue import epilogue_of
 
 _ALTERNATIVES = "alternatives"  # the argument of a graph.kernel that lists its configs (frontend/fx/ops/kernel_op.py)
@@ -148,7 +148,7 @@ def _views(value: ir.Value, strides: Sequence[int]) -> list[ir.Operation]:
     """Returns the views, with their empty tensors, that give a value these strides in memory; [] if there are none, or they are
     of a symbolic size."""
     chain, base = through_views(value)
-    if any(map(is_open, chain)):
+    if any(map(has_symbolic_sizes, chain)):
         return []
     layout = layout_through(chain, Layout.of(shape_of(base), memory_strides(base)))
     if layout is None or layout.strides != Layout.of(shape_of(value), tuple(strides)).strides:

@@ -78,12 +78,12 @@ class ProductProblem(Problem):
         names = map(plain_name, groups)
         alike = " ".join((str(len(self.ops)), str(self.group is None), *(str(v.type) for v in values), *names))
         if alike not in self.defaults:
-            self.defaults[alike] = _default_for_symbolic(self.gemm, gpu) if self.gemm.is_open else choices_of(self.gemm, gpu)[1]
+            self.defaults[alike] = _default_for_symbolic(self.gemm, gpu) if self.gemm.is_symbolic else choices_of(self.gemm, gpu)[1]
         return self.defaults[alike]
 
     def candidates(self, gpu: Gpu) -> Sequence[Choice]:
         """Returns the choices, the most promising first; none for symbolic sizes, at which nothing can be measured."""
-        return () if self.gemm.is_open else choices_of(self.gemm, gpu)[0]
+        return () if self.gemm.is_symbolic else choices_of(self.gemm, gpu)[0]
 
     def take(self, choice: Choice, target: Target | None) -> None:
         """Replaces the calls, with the ops around them that the choice covers, by groups."""
@@ -98,11 +98,11 @@ class ProductProblem(Problem):
         if config.fast and not all(product.fast for op in self.ops if (product := Product.read(op))):
             raise Unfit("fast=1 of a product whose sums must have the digits of f32")
         problem = self.gemm.covering(choice.cover)
-        if self.gemm.is_open and (config.parts > 1 or choice.cover):
+        if self.gemm.is_symbolic and (config.parts > 1 or choice.cover):
             raise Unfit("symbolic sizes in parts of the inner dimension, or with a prologue")
         if choice.cover == "prologue" and not problem.before:
             raise Unfit("no group makes a factor of the product, and nothing else")
-        fewer = _for_fewer(problem, config, target) if self.gemm.is_open else None
+        fewer = _for_fewer(problem, config, target) if self.gemm.is_symbolic else None
         group = as_one_group(problem, config) if config.parts == 1 else split_inner(problem, config.parts)
         Choice(config).write(group)
         if fewer is not None:

@@ -15,7 +15,7 @@ from ...space.contraction import MOST, Contraction, Unfit, extent
 from ...space.direct_convolution import WINDOW
 from ..choice import CHOICE, Cover
 from ..conv.implicit_gemm import ImplicitGemm
-from ..surroundings import ValueMap, calls, copy_body, group_before, is_open, only_reader, replace_by
+from ..surroundings import ValueMap, calls, copy_body, group_before, has_symbolic_sizes, only_reader, replace_by
 from .contractions import product_in
 from .products import Product, read_product
 from .prologues import compute_before, erase_before, prologue_of, read_before
@@ -38,9 +38,9 @@ class GemmProblem:
     before: tuple[ir.Operation, ...] = ()
 
     @property
-    def is_open(self) -> bool:
+    def is_symbolic(self) -> bool:
         """Whether some size of the calls is symbolic."""
-        return any(map(is_open, self.ops))
+        return any(map(has_symbolic_sizes, self.ops))
 
     @property
     def last(self) -> ir.Operation:
@@ -149,7 +149,7 @@ def _build_with_sums(problem: GemmProblem, config: GemmConfig) -> GemmProgram:
     assert problem.group is not None
     if Product.read(problem.ops[0]) is None:
         raise Unfit("sums of what follows a convolution")
-    if problem.is_open:
+    if problem.is_symbolic:
         raise Unfit("sums over blocks of a symbolic size")
     pieces = split_at_sums(problem.group, [op.results[0] for op in problem.ops], config)
     try:
@@ -192,7 +192,7 @@ def _build(
         new.attributes[WINDOW] = ir.UnitAttr.get()
     try:
         product = product_in(new)
-        if problem.is_open:
+        if problem.is_symbolic:
             _check_open(product, WINDOW in new.attributes)
         if any(n not in (0, config.n) for n in product.summed) or any(m not in (0, config.m) for m in product.stacked):
             raise Unfit(f"sums of other than {config.n} columns, or {config.m} rows")

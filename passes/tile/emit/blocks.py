@@ -23,7 +23,7 @@ from ...trace.stored import Pair
 from ..arguments import KernelSizes
 from . import access, bounds
 from .scopes import Scopes
-from .values import broadcast, common_shape, element, filled, shape_of, typed
+from .values import block_shape, broadcast, common_shape, element, filled, typed
 
 Memory = tuple[ir.Value, str]  # memref, flat except for tiles, and the tensor's element type ("i1" lives in i8)
 Memories = dict[Any, Memory]  # of the tensors that a kernel reads
@@ -174,7 +174,7 @@ class Blocks(Scopes):
         if isinstance(e, Const) and len(shape) == 1:
             return self.splat(e.value, element(e.dtype))
         value = self.value(e)
-        if shape_of(value) == shape:
+        if block_shape(value) == shape:
             return value
         return self.memoized(("widened", e, shape), self.depth(e), lambda: broadcast(value, shape))
 
@@ -206,7 +206,7 @@ class Blocks(Scopes):
     def _position(self, e: Position) -> ir.Value:
         wide = self.is_block(e)
         at = self.lane_index(e.index) if wide else self.index(e.index)
-        return at if e.dtype == "index" else arith.index_cast(typed(shape_of(at), element(e.dtype)), at)
+        return at if e.dtype == "index" else arith.index_cast(typed(block_shape(at), element(e.dtype)), at)
 
     def _apply(self, e: Apply) -> ir.Value:
         shape, type_ = self.shape(e), element(e.dtype)

@@ -17,7 +17,7 @@ from . import tiles
 from .blocks import Blocks, Frame
 from .moments import RowMoments, along_rows, constant, over_rows
 from .scopes import Side
-from .values import broadcast_binary, element, filled, shape_of
+from .values import block_shape, broadcast_binary, element, filled
 from .views import bool_array, last_dims_map, view
 
 
@@ -162,12 +162,12 @@ class Dot:
                 b.bind(p.inner, k_start)
             if isinstance(e, Load) and b.memory[e.tensor][1] == ("f32" if p.factors == "tf32" else p.factors):
                 return tiles.read(b, e, sides)
-            narrow, value = shape_of(b.value(e)), b.block(e)
+            narrow, value = block_shape(b.value(e)), b.block(e)
             for d, side in enumerate(sides):
                 same = narrow[d] == 1  # along K: Triton's dot broadcasts nothing
                 if side.axis is None or (side.axis is p.inner and (same or side.cut)):
                     value = tiles.zero_past(b, value, d)
-            return value if p.factors == "tf32" else arith.truncf(ir.VectorType.get(shape_of(value), element(p.factors)), value)
+            return value if p.factors == "tf32" else arith.truncf(ir.VectorType.get(block_shape(value), element(p.factors)), value)
 
 
 def output_tiles(product: Contraction, config: GemmConfig) -> SizeLike:

@@ -18,7 +18,7 @@ from ...ir.expressions import Load
 from ...ir.guards import Bound, Guard
 from . import bounds
 from .scopes import Side
-from .values import broadcast, broadcast_binary, filled, shape_of
+from .values import block_shape, broadcast, broadcast_binary, filled
 
 if TYPE_CHECKING:
     from .blocks import Blocks
@@ -69,7 +69,7 @@ def _offsets_and_mask(b: "Blocks", at: Affine, guard: Guard, along: Sequence[Sid
 def _bounded(b: "Blocks", bound: Bound, sides: Sides) -> list[ir.Value]:
     """Emits a bound as up to two comparisons: those that can fail."""
     value = _offsets(b, bound.index, sides)
-    return bounds.comparisons(bound, value, lambda n: broadcast(_number(b, n), shape_of(value)), bound.index.bounds())
+    return bounds.comparisons(bound, value, lambda n: broadcast(_number(b, n), block_shape(value)), bound.index.bounds())
 
 
 def _offsets(b: "Blocks", index: Affine, sides: Sides) -> ir.Value:
@@ -122,7 +122,7 @@ def _positions(b: "Blocks", d: int, side: Side) -> dict[Axis, ir.Value]:
         else:
             rest = _lanes(d, side, start)
         for x in reversed(remaining[1:]):
-            numbers, divisor = rest, broadcast(_number(b, x.extent), shape_of(rest))
+            numbers, divisor = rest, broadcast(_number(b, x.extent), block_shape(rest))
             rest = arith.divui(numbers, divisor)
             memo[x, d, side] = _remainder(numbers, rest, divisor)
         memo[parts[0], d, side] = rest

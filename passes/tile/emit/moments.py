@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from torch_mlir import ir
 from torch_mlir.dialects import arith, vector
 
-from .values import broadcast_binary, filled, shape_of
+from .values import block_shape, broadcast_binary, filled
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def over_rows(value: ir.Value) -> ir.Value:
 
 
 def _summed(value: ir.Value, d: int) -> ir.Value:
-    f32, shape = ir.F32Type.get(), list(shape_of(value))
+    f32, shape = ir.F32Type.get(), list(block_shape(value))
     zero = filled([shape[1 - d]], 0.0, f32)
     sums = vector.multi_reduction(ir.Attribute.parse("#vector.kind<add>"), value, zero, [d])
     shape[d] = 1

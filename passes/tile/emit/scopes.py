@@ -19,7 +19,7 @@ from ...ir.expressions import Expr
 from ...ir.sizes import number_attribute
 from ...space.coalesce import Merged
 from ..arguments import KernelSizes
-from .values import broadcast, converted, element, filled, shape_of, typed
+from .values import block_shape, broadcast, converted, element, filled, typed
 
 
 @dataclass
@@ -257,21 +257,21 @@ class Scopes:
 
     def widen(self, v: ir.Value) -> ir.Value:
         """Broadcasts a scalar to all lanes; a block stays as it is."""
-        return broadcast(v, shape_of(v) or (self.lanes,))
+        return broadcast(v, block_shape(v) or (self.lanes,))
 
     # -- values as memory holds them
 
     def from_memory(self, v: ir.Value, dtype: str) -> ir.Value:
         """Converts a loaded value to the type it is computed in: f16 and bf16 to f32, bytes to i1."""
         if dtype in HALF:
-            return arith.extf(typed(shape_of(v), ir.F32Type.get()), v)
+            return arith.extf(typed(block_shape(v), ir.F32Type.get()), v)
         if dtype == "i1":
-            byte, shape = ir.IntegerType.get_signless(8), shape_of(v)
+            byte, shape = ir.IntegerType.get_signless(8), block_shape(v)
             return arith.cmpi(arith.CmpIPredicate.ne, v, self.splat(0, byte, shape) if shape else self.constant(0, byte))
         return v
 
     def to_memory(self, v: ir.Value, dtype: str) -> ir.Value:
         """Converts a value to the type that memory holds: f32 to f16 or bf16, i1 to bytes."""
         if dtype in HALF:
-            return arith.truncf(typed(shape_of(v), element(dtype)), v)
-        return arith.extui(typed(shape_of(v), element("i8")), v) if dtype == "i1" else v
+            return arith.truncf(typed(block_shape(v), element(dtype)), v)
+        return arith.extui(typed(block_shape(v), element("i8")), v) if dtype == "i1" else v

@@ -12,7 +12,7 @@ from ...ir.expressions import Load
 from ...ir.sizes import number_attribute
 from . import gathers
 from .scopes import Side
-from .values import filled, shape_of
+from .values import block_shape, filled
 from .views import bool_array, last_dims_map, view
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def zero_past(b: "Blocks", value: ir.Value, d: int) -> ir.Value:
     left[d] = arith.subi(b.number(b.sides[d].extent), b.start(b.sides[d].axis))
     mask = vector.create_mask(ir.VectorType.get(sizes, i1), left)
     mask = vector.broadcast(ir.VectorType.get(whole.shape, i1), mask)
-    return arith.select(mask, value, filled(shape_of(value), 0.0, whole.element_type))
+    return arith.select(mask, value, filled(block_shape(value), 0.0, whole.element_type))
 
 
 def _view(

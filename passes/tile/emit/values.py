@@ -28,20 +28,20 @@ def typed(shape: Sequence[int], type_: ir.Type) -> ir.Type:
     return ir.VectorType.get(shape, type_) if shape else type_
 
 
-def shape_of(v: ir.Value) -> tuple[int, ...]:
+def block_shape(v: ir.Value) -> tuple[int, ...]:
     """Returns the shape of a block, () for a scalar."""
     return tuple(ir.VectorType(v.type).shape) if isinstance(v.type, ir.VectorType) else ()
 
 
 def common_shape(values: Iterable[ir.Value]) -> tuple[int, ...]:
     """Returns the shape that scalars and blocks of one rank are broadcast to, to be joined."""
-    return tuple(max(sizes) for sizes in zip(*filter(None, map(shape_of, values)), strict=True))
+    return tuple(max(sizes) for sizes in zip(*filter(None, map(block_shape, values)), strict=True))
 
 
 def broadcast(v: ir.Value, shape: Sequence[int]) -> ir.Value:
     """Broadcasts a scalar or a block to `shape`; one that has it stays as it is."""
     type_ = v.type.element_type if isinstance(v.type, ir.VectorType) else v.type
-    return v if shape_of(v) == tuple(shape) else vector.broadcast(ir.VectorType.get(shape, type_), v)
+    return v if block_shape(v) == tuple(shape) else vector.broadcast(ir.VectorType.get(shape, type_), v)
 
 
 def broadcast_binary(op: Callable[[ir.Value, ir.Value], ir.Value], a: ir.Value, b: ir.Value) -> ir.Value:

@@ -25,7 +25,7 @@ from lamina.passes.families.attention.torch_kernels.registry import OLDEST, pref
 
 from ..fx.dtypes import CODES
 from ..fx.random_bits import RANGE, SEED
-from ..fx.reading import is_sized, number, shape, sizes, value
+from ..fx.reading import has_exact_sizes, number, shape, sizes, value
 from ..fx.rewriter import Graft, fake_mode, store, takes_layout, written_memory
 from .heads import before_repetition
 from .op import ATTENTION
@@ -175,7 +175,7 @@ def is_attention(query: Tensor, key: Tensor, values: Tensor) -> bool:
     """Returns whether tensors have the shapes and the one dtype and device of attention, (batch, heads, length, size), with as many
     heads of keys as of queries or a divisor of that."""
     tensors = (query, key, values)
-    if any(t.dim() != 4 or 0 in sizes(t.shape) or not is_sized(t) for t in tensors):
+    if any(t.dim() != 4 or 0 in sizes(t.shape) or not has_exact_sizes(t) for t in tensors):
         return False
     of_query, of_key, of_values = (sizes(t.shape) for t in tensors)
     (batch, heads, _, size), (_, shared, keys, longest) = of_query, of_values

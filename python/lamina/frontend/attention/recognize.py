@@ -17,7 +17,7 @@ from lamina.core.target import Target
 
 from ..fx.aliases import storage
 from ..fx.destination import for_gpu
-from ..fx.reading import dtype, is_sized, name, same_elements, shape, sizes, users, value, without_dropout, writes_to
+from ..fx.reading import dtype, has_exact_sizes, name, same_elements, shape, sizes, users, value, without_dropout, writes_to
 from ..fx.rewriter import Graft, fake_mode, store, written_memory
 from .block_lists import drop_block_lists
 from .calls import Wanted, emit_attention, fit_into_place, is_fast, make_whole
@@ -147,7 +147,7 @@ class _Rewrite:
     def _is_plain(self, operands: Sequence[Operand]) -> bool:
         """Returns whether no size depends on values and all tensors have one dtype and device; scores may be f32."""
         values = [value(n) for n in (*(of.node for of in operands), self.source.node, *self.source.chain)]
-        real = [v for v in values if v is not None and 0 not in sizes(v.shape) and is_sized(v)]
+        real = [v for v in values if v is not None and 0 not in sizes(v.shape) and has_exact_sizes(v)]
         if len(real) < len(values) or not 2 <= len(self.source.shape) <= 4 or len({v.device for v in real}) > 1:
             return False
         kind = real[0].dtype

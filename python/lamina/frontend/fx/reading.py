@@ -54,7 +54,7 @@ def sizes(numbers: Iterable[Any]) -> tuple[Any, ...]:
     return tuple(map(_size, numbers))
 
 
-def is_sized(tensor: Tensor) -> bool:
+def has_exact_sizes(tensor: Tensor) -> bool:
     """Returns whether the sizes and strides of a fake tensor are numbers and expressions of the sizes of a call."""
     return all(isinstance(n, int | Size) for n in (*sizes(tensor.shape), *sizes(tensor.stride())))
 
@@ -122,7 +122,7 @@ def same_elements(node: object) -> fx.Node | None:
     cast = mine.dtype is not other.dtype
     if cast and (name(node) in _RESHAPES or not (mine.dtype.is_floating_point and other.dtype.is_floating_point)):
         return None
-    if not is_sized(mine) or not is_sized(other):
+    if not has_exact_sizes(mine) or not has_exact_sizes(other):
         return None
     return source if prod(sizes(mine.shape)) == prod(sizes(other.shape)) else None
 

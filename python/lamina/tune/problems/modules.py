@@ -11,7 +11,7 @@ from torch_mlir import ir
 from lamina.core.options import Options
 from lamina.passes.families.choice import CHOICE, Choice
 from lamina.passes.families.select import FAMILIES, candidates, default
-from lamina.passes.families.surroundings import is_open
+from lamina.passes.families.surroundings import has_symbolic_sizes
 from lamina.passes.families.vendor.routine import VendorSchedule
 from lamina.passes.tile.row_programs import row_problems
 from lamina.targets import Backend
@@ -72,7 +72,7 @@ def _open_problems(module: ir.Module, backend: Backend, options: Options) -> Ite
     planned = any(op.operation.name == "plan.program" for op in module.body.operations)
     extract: Callable[..., ModulePart] = RowPart if planned else Subgraph
     for problem in row_problems(module, gpu, rounds) if planned else (p for f in FAMILIES for p in f.problems(module)):
-        if CHOICE in problem.ops[0].attributes or any(map(is_open, (*problem.before, *problem.ops, *problem.after))):
+        if CHOICE in problem.ops[0].attributes or any(map(has_symbolic_sizes, (*problem.before, *problem.ops, *problem.after))):
             continue  # chosen already, or without sizes to measure at
         part = extract(problem, rounds)
         if part.key not in asked:
