@@ -2,6 +2,7 @@
 ELF)."""
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 _SYMBOL_TABLE, _RELOCATIONS, _NO_BITS = 2, 4, 8
@@ -94,15 +95,18 @@ def _read(code: bytes) -> Object:
         if kind == _SYMBOL_TABLE:
             symbols = [_symbol(code, offset_of_entry, headers[link][4]) for offset_of_entry in range(offset, offset + size, each)]
     placed = {s.number: s for s in sections}
-    relocations = []
+    relocations: list[Relocation] = []
     for _, kind, _, _, offset, size, _, target, _, each in headers:
         if kind == _RELOCATIONS and target in placed:
-            for offset_of_entry in range(offset, offset + size, each):
-                where, info, addend = struct.unpack_from("<QQq", code, offset_of_entry)
-                if where + 4 > len(placed[target].data):
-                    raise Malformed("a relocation lies beyond its section")
-                relocations.append(Relocation(target, where, info & 0xFFFFFFFF, symbols[info >> 32], addend))
+            relocations += [_relocation(code, entry, placed[target], symbols) for entry in range(offset, offset + size, each)]
     return Object(tuple(sections), tuple(symbols), tuple(relocations))
+
+
+def _relocation(code: bytes, offset: int, section: Section, symbols: Sequence[Symbol]) -> Relocation:
+    where, info, addend = struct.unpack_from("<QQq", code, offset)
+    if where + 4 > len(section.data):
+        raise Malformed("a relocation lies beyond its section")
+    return Relocation(section.number, where, info & 0xFFFFFFFF, symbols[info >> 32], addend)
 
 
 def _symbol(code: bytes, offset: int, strings: int) -> Symbol:

@@ -29,33 +29,36 @@ class Subgraph(ModulePart):
         parts = [*problem.before, *problem.ops, *problem.after]
         computed = [v for op in parts for v in op.results]
         operands = list(dict.fromkeys(v for op in parts for v in op.operands if v not in computed))
-        results = problem.results
         dtypes = [named_dtype(v) for v in operands]
         memory = [
             (dtype or element_type(v), v.type.shape, list(problem.strides(v))) for v, dtype in zip(operands, dtypes, strict=True)
         ]
         with problem.ops[0].context, ir.Location.unknown():
             module = ir.Module.create()
-            signature = ir.FunctionType.get([v.type for v in operands], [v.type for v in results])
+            signature = ir.FunctionType.get([v.type for v in operands], [v.type for v in problem.results])
             given = [{"graph.strides": ir.DenseI64ArrayAttr.get(strides)} for *_, strides in memory]
             named = [{"graph.dtype": ir.StringAttr.get(dtype)} if dtype else {} for dtype in dtypes]
             main = func.FuncOp("main", signature, ip=ir.InsertionPoint(module.body))
             main.attributes["arg_attrs"] = ir.ArrayAttr.get([ir.DictAttr.get(s | d) for s, d in zip(given, named, strict=True)])
-            block = main.add_entry_block()
-            values = dict(zip(operands, block.arguments, strict=True))
-            with ir.InsertionPoint(block):
-                for part in parts:
-                    copy = _copy(part, values)
-                    if part.name == "graph.group":
-                        copy.attributes["sym_name"] = ir.StringAttr.get(plain_name(part))
-                    elif CHOICE in copy.attributes:
-                        del copy.attributes[CHOICE]
-                func.ReturnOp([values[v] for v in results])
+            _fill(main.add_entry_block(), operands, parts, problem.results)
         super().__init__(problem, problem.what, module, memory, rounds)
 
     def carriers(self, module: ir.Module) -> Sequence[ir.Operation]:
         """Returns the calls."""
         return [*calls(module), *kernels(module)]
+
+
+def _fill(block: ir.Block, operands: Sequence[ir.Value], parts: Sequence[ir.Operation], results: Sequence[ir.Value]) -> None:
+    """Copies ops to a block whose arguments stand for `operands`, without choices, and returns the copies of `results`."""
+    values = dict(zip(operands, block.arguments, strict=True))
+    with ir.InsertionPoint(block):
+        for part in parts:
+            copy = _copy(part, values)
+            if part.name == "graph.group":
+                copy.attributes["sym_name"] = ir.StringAttr.get(plain_name(part))
+            elif CHOICE in copy.attributes:
+                del copy.attributes[CHOICE]
+        func.ReturnOp([values[v] for v in results])
 
 
 def _copy(op: ir.Operation, values: dict[ir.Value, ir.Value]) -> ir.Operation:
