@@ -17,6 +17,8 @@ KERNELS = {
     "mean": lambda x: x.mean(1),
     "logsumexp": lambda x: x.logsumexp(1),
     "sum": lambda x: x.square().sum((0, 1)),
+    "softmax": lambda x: x.softmax(-1),
+    "norm": lambda x: x.norm(dim=-1),
     "sorted": lambda x: x.sort(-1)[0].sum(1),
 }
 

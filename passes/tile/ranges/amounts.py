@@ -12,7 +12,7 @@ from lamina.schedules import nvvm
 
 from ...ir.affine import Axis
 from ...ir.reading import Untraceable
-from ...space.forms import Form, form_of
+from ...space.forms import form_of
 from ...space.scans import has_scans, has_sorts
 from ..kernel import Kernel
 from .joins import may_be_joined
@@ -20,6 +20,7 @@ from .linear_length import LinearLength
 from .row_ranges import whole_access
 from .size_range import SizeRange
 
+_ROWS_OF_SM = (4, 32)  # up to which rows have more threads than where there are many of them
 _FEW = 8  # sums, of which each has several programs
 _MORE_THREADS = (8, 2)  # times as many as sort a row of many
 
@@ -28,8 +29,8 @@ def amount_ranges(module: ir.Module, kernel: Kernel, round_half: bool, device: G
     """Returns the ranges of the number of rows that a kernel is made for, the last one for any; [] for one whose schedule does not
     depend on it.
 
-    Kernels that reduce across rows have ranges of the number of sums, those that sort of the number of rows, those without
-    reductions of the number of elements.
+    Kernels that reduce along rows or sort them have ranges of the number of rows, those that reduce across rows of the number of
+    sums, those without reductions of the number of elements.
     """
     if not any(argument.symbolic for argument in kernel.arguments) or may_be_joined(module, kernel) or kernel.has_schedule:
         return []
@@ -49,7 +50,7 @@ def amount_ranges(module: ir.Module, kernel: Kernel, round_half: bool, device: G
         return _of_rows(rows, [nvvm.rows_that_fill(times * threads, device.sm_count) for times in _MORE_THREADS])
     if not space.columns:
         return _of_elements(form.vector, rows, kernel)
-    return _of_sums(form, form.vector, rows, kernel, device)
+    return (_of_short_rows if form.column_vector else _of_sums)(form.vector, rows, kernel, device)
 
 
 def _of_elements(vector: Axis, rows: Size, kernel: Kernel) -> list[SizeRange]:
@@ -65,10 +66,23 @@ def _of_elements(vector: Axis, rows: Size, kernel: Kernel) -> list[SizeRange]:
     return [SizeRange(f"to_{enough - 1}_rows", ((rows, enough - 1),)), SizeRange("", (), *length.replaced(many))]
 
 
-def _of_sums(form: Form, vector: Axis, rows: Size, kernel: Kernel, device: Gpu) -> list[SizeRange]:
+def _of_short_rows(vector: Axis, rows: Size, kernel: Kernel, device: Gpu) -> list[SizeRange]:
+    """Returns the ranges of a kernel that reduces along rows of a known length: few rows have more threads each."""
+
+    def schedules(count: int) -> tuple[nvvm.NvvmConfig, nvvm.NvvmConfig]:
+        """Returns the schedules of so many rows: in registers, and of a single pass."""
+        extent, access, sms = int(vector.extent), whole_access(kernel), device.sm_count
+        return nvvm.row_reduction(extent, access, count, 1, sms, 1), nvvm.row_walk(extent, access, count, sms, 1)
+
+    many = schedules(nvvm.BUSY * device.sm_count)
+    ends = [each * device.sm_count for each in _ROWS_OF_SM]
+    return _of_rows(rows, [most for most in ends if schedules(most) != many])
+
+
+def _of_sums(vector: Axis, rows: Size, kernel: Kernel, device: Gpu) -> list[SizeRange]:
     """Returns the ranges of a kernel that reduces across rows of a known length."""
     enough = nvvm.sums_that_fill(int(vector.extent), nvvm.WARP * whole_access(kernel), device.sm_count)
-    if form.column_vector or enough == 1:
+    if enough == 1:
         return []
     if LinearLength.of(rows) is None:  # the parts of a sum
         return [_from(rows, enough), _from(rows, -(-enough // 2)), SizeRange()] if is_bounded(rows) else []
