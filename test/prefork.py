@@ -7,10 +7,9 @@ A tool that is asked for ends as one started by itself: with its exit status or 
 no such socket, and where one of its files is closed.
 """
 
-import json
+import _socket  # of this, `ask` needs next to nothing, and half of its time would go by in importing socket
+import marshal
 import os
-import signal
-import socket
 import sys
 
 
@@ -18,40 +17,49 @@ def ask(path: str, command: list[str]) -> int:
     """Has the process at `path` run a command in a fork; returns its exit status."""
     if not os.path.exists(path) or None in (sys.stdin, sys.stdout, sys.stderr):
         os.execv(sys.executable, [sys.executable, "-m", *command])
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
-        server.connect(path)
-        request = json.dumps([command, os.getcwd(), dict(os.environ)])
-        socket.send_fds(server, [request.encode()], [0, 1, 2])
-        status = int(server.recv(64))
+    server = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
+    server.connect(path)
+    files = b"".join(number.to_bytes(4, sys.byteorder) for number in (0, 1, 2))
+    request = marshal.dumps((command, os.getcwd(), dict(os.environ)))
+    server.sendmsg([request], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, files)])
+    status = int(server.recv(64))
     if os.WIFSIGNALED(status):
         os.kill(os.getpid(), os.WTERMSIG(status))
     return os.waitstatus_to_exitcode(status)
 
 
 def serve(listening: int) -> list[str]:
-    """Forks for each request. Returns in the fork, with the command to run; in this process when standard input has ended."""
+    """Forks for each request, and reports how that ended. Returns in the fork, with the command to run; in this process when
+    standard input has ended."""
+    import contextlib
     import gc
     import select
+    import socket
 
     import_all()
     gc.freeze()  # forks then share what is imported
+    gc.set_threshold(100_000, 20, 100)  # and most end before there is anything to search for
+    running: dict[int, tuple[int, socket.socket]] = {}
     with socket.socket(fileno=listening) as listener:
-        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-        while listener in select.select([listener, sys.stdin], [], [])[0]:
-            connection, _ = listener.accept()
-            if os.fork() == 0:
-                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-                return _forked(connection)
-            connection.close()
+        while sys.stdin not in (ready := select.select([listener, sys.stdin, *running], [], [])[0]):
+            for ended in running.keys() & set(ready):
+                child, connection = running.pop(ended)
+                with connection, contextlib.suppress(OSError):  # who asked may have been ended
+                    connection.send(str(os.waitpid(child, 0)[1]).encode())
+                os.close(ended)
+            if listener in ready:
+                connection, _ = listener.accept()
+                if (child := os.fork()) == 0:
+                    return _asked(connection)
+                running[os.pidfd_open(child)] = child, connection
     os._exit(0)
 
 
-def _forked(connection: socket.socket) -> list[str]:
-    """Forks once more and reports how that ended. Returns in the second fork."""
+def _asked(connection: _socket.socket) -> list[str]:
+    """Takes the place of the process that asks; returns its command."""
+    import socket
+
     data, files, _, _ = socket.recv_fds(connection, 1 << 20, 3)
-    if child := os.fork():
-        connection.send(str(os.waitpid(child, 0)[1]).encode())
-        os._exit(0)
     connection.close()
     for number, file in enumerate(files):
         os.dup2(file, number)
@@ -59,7 +67,7 @@ def _forked(connection: socket.socket) -> list[str]:
     # Anew: streams remember whether what they were made for can seek.
     sys.stdin, sys.stdout = os.fdopen(0, closefd=False), os.fdopen(1, "w", closefd=False)
     sys.stderr = os.fdopen(2, "w", buffering=1, errors="backslashreplace", closefd=False)
-    command, folder, environment = json.loads(data)
+    command, folder, environment = marshal.loads(data)
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
