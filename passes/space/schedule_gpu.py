@@ -4,7 +4,7 @@ import math
 from functools import partial
 
 from lamina.core.gpu import Gpu
-from lamina.core.sizes import is_bounded, is_symbolic, typical, upper_end
+from lamina.core.sizes import SizeLike, is_bounded, is_symbolic, typical, upper_end
 from lamina.schedules import narrow, nvvm
 from lamina.schedules.base import TILE_SIDE
 from lamina.schedules.rows import CLUSTER, Rows, Triton
@@ -67,8 +67,10 @@ def schedule_gpu(space: Space, aligned: Aligned, results: list[int], device: Gpu
     elif space.columns:
         vec = min(vec, unstrided_width(accesses, vector))
         reduced = math.prod(a.extent for a in merged.columns)
-        many = max(typical(reduced), int(min(nvvm.COLUMN_THREADS, upper_end(reduced))) if is_symbolic(reduced) else 0)
-        config = nvvm.column_reduction(typical(vector.extent), vec, many, _rows(merged, vector, device), device.sm_count)
+        rows, many = _rows(merged, vector, device), _reduced(reduced)
+        if is_symbolic(reduced) and is_symbolic(tuple(a.extent for a in merged.rows if a is not vector)):
+            many = max(many, -(-nvvm.LITTLE // (rows * max(typical(vector.extent), 1))))  # calls may have much to read
+        config = nvvm.column_reduction(typical(vector.extent), vec, many, rows, device.sm_count)
     else:
         config = _pointwise(space, merged, aligned, accesses, vector, vec, device)[0]
         of_part = nvvm.of_part(config, *part_extent(space, merged, vector))
@@ -132,6 +134,12 @@ def _of_rows(
         if config.cluster > 1 and _ctas(merged, device) == 1:
             raise Unfit(f"{chosen} where CTAs cannot share a row: clusters are for sm_90 and newer")
     return Schedule(config, merged, vector, merged.rows, None, 0, (), None, shift)
+
+
+def _reduced(reduced: SizeLike) -> int:
+    """Returns how many rows are added up, enough for all teams of a program where a call decides."""
+    least = int(min(nvvm.COLUMN_THREADS, upper_end(reduced))) if is_symbolic(reduced) else 0
+    return max(typical(reduced), least)
 
 
 def _others(merged: Merged, vector: Axis) -> int:
