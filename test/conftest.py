@@ -170,12 +170,12 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
     is a class."""
     stash = item.session.stash
     stash[_DONE] = done = stash.get(_DONE, 0) + 1
-    if done >= 512 and (nextitem is None or nextitem.path != item.path):
+    if done >= 1024 and (nextitem is None or nextitem.path != item.path):
         stash[_DONE] = 0
         if dynamo := sys.modules.get("torch._dynamo"):
             dynamo.reset()
         gc.unfreeze()
-    elif done % 16:
+    elif done % 32:
         return
     gc.collect()
     gc.freeze()
