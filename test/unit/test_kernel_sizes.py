@@ -5,6 +5,7 @@ import random
 import pytest
 
 from lamina.tools.benchmarks.symbolic_sizes.kernel_sizes import busy, draw_sizes
+from lamina.tools.benchmarks.symbolic_sizes.known_features import KNOWN_FEATURES
 
 
 @pytest.mark.parametrize(
@@ -26,3 +27,13 @@ def test_sizes_fit_the_device() -> None:
     sizes = list(draw_sizes(random.Random(1), 50, 1 << 20))
     assert all(rows >= 2 and columns >= 8 and rows * columns <= 1.1 * 2**20 for rows, columns in sizes)
     assert all(columns % 8 == 0 for _, columns in sizes[::2])
+
+
+@pytest.mark.parametrize("name", KNOWN_FEATURES)
+def test_features_are_known(name: str) -> None:
+    """Dimensions that are said to be known are as long at every size, and others are not."""
+    of = KNOWN_FEATURES[name]
+    few, many = of.arguments(3, 9), of.arguments(50, 30)
+    for x, y, known in zip(few, many, of.known, strict=True):
+        assert all((x.shape[d] == y.shape[d]) == (d in known) for d in range(x.dim()))
+    of.function(*few)

@@ -1,32 +1,16 @@
 """Small graphs, a kernel or a few each, for tensors of any size: what `tools/sizes.py kernels` measures."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-Arguments = tuple[Tensor, ...]
+from lamina.tools.benchmarks.symbolic_sizes.kernel_class import Arguments, KernelClass
+from lamina.tools.benchmarks.symbolic_sizes.known_features import KNOWN_FEATURES
+
 HEAD, HEADS = 64, 12
 """The elements of a head of attention, and how many there are."""
-
-
-@dataclass(frozen=True)
-class KernelClass:
-    """A graph.
-
-    function   what is compiled
-    arguments  returns its arguments, for about as many rows and columns; those after `symbolic` have sizes that never change
-    symbolic   how many arguments have symbolic sizes
-    trains     a call also computes the gradients of its floating-point arguments
-    """
-
-    function: Callable[..., Any]
-    arguments: Callable[[int, int], Arguments]
-    symbolic: int = 9
-    trains: bool = False
 
 
 def _f32(m: int, n: int) -> Arguments:
@@ -164,4 +148,4 @@ TRAINING: Mapping[str, KernelClass] = {
     "cross-entropy, trained, f32": KernelClass(F.cross_entropy, _classified, trains=True),
 }
 
-CLASSES: Mapping[str, KernelClass] = {**ELEMENTWISE, **REDUCTIONS, **PRODUCTS, **TRAINING}
+CLASSES: Mapping[str, KernelClass] = {**ELEMENTWISE, **REDUCTIONS, **PRODUCTS, **TRAINING, **KNOWN_FEATURES}

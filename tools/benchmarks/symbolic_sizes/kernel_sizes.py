@@ -15,7 +15,8 @@ from torch.profiler import ProfilerActivity, profile
 
 from lamina.frontend.compiling.worker import finish
 from lamina.tools.benchmarks.symbolic_sizes.comparison import compiled, timed
-from lamina.tools.benchmarks.symbolic_sizes.kernel_classes import CLASSES, KernelClass
+from lamina.tools.benchmarks.symbolic_sizes.kernel_class import KernelClass
+from lamina.tools.benchmarks.symbolic_sizes.kernel_classes import CLASSES
 from lamina.tools.benchmarks.tables.figures import NONE, Figures
 from lamina.tools.benchmarks.timing import Timed
 from lamina.tune.clocks import one_line
@@ -80,10 +81,7 @@ def _measured(
     of: KernelClass, device: str, sizes: Sequence[tuple[int, int]], clock: Callable[[Mapping[str, Callable[[], Any]]], Timed]
 ) -> ClassTimes:
     found = ClassTimes()
-    inputs = [tuple(x.to(device) for x in of.arguments(*size)) for size in (TRACED, *sizes)]
-    for given in inputs:
-        for x in given[of.symbolic :]:
-            torch._dynamo.mark_static(x)
+    inputs = [_arguments(of, device, size) for size in (TRACED, *sizes)]
     of_all = {kind: compiled(of.function, kind) for kind in ("lamina", "inductor")}
     for _ in range(2):
         for given in inputs:  # what Lamina compiles when a call needs it is there from the second time on
@@ -98,13 +96,23 @@ def _measured(
     return found
 
 
+def _arguments(of: KernelClass, device: str, size: tuple[int, int]) -> tuple[Tensor, ...]:
+    """Returns the arguments of a call, marked as of known sizes where they are."""
+    given = tuple(x.to(device).requires_grad_(of.trains and x.is_floating_point()) for x in of.arguments(*size))
+    for x in given[of.symbolic :]:
+        torch._dynamo.mark_static(x)
+    for x, known in zip(given, of.known, strict=False):
+        for dimension in known:
+            torch._dynamo.mark_static(x, dimension)
+    return given
+
+
 def _call(of: KernelClass, run: Callable[..., Any], given: Sequence[Tensor]) -> Any:
     if not of.trains:
         return run(*given)
-    leaves = [x.detach().requires_grad_() if x.is_floating_point() else x for x in given]
     with torch.enable_grad():
-        result = run(*leaves)
-    return torch.autograd.grad(result, [x for x in leaves if x.requires_grad], torch.ones_like(result))
+        result = run(*given)
+    return torch.autograd.grad(result, [x for x in given if x.requires_grad], torch.ones_like(result))
 
 
 def _mean(ratios: Sequence[tuple[float, str]]) -> str:
