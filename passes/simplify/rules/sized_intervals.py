@@ -16,7 +16,7 @@ from .casts import is_bool
 Bounds = tuple[list[SizeLike], list[SizeLike]]
 """Sizes that an integer is at least, and sizes that it is at most."""
 
-_DEEPEST = 12
+_DEEPEST = 10
 _MOST = 4  # bounds of a side that are followed up
 _WIDE = 64  # bits of integers whose sums and differences of sizes do not wrap
 _NONE: Bounds = [], []
@@ -42,8 +42,12 @@ def sized_interval(s: RewriteScope, ref: ScalarRef, depth: int = _DEEPEST) -> Bo
         return _NONE
     if node.name in _MAY_WRAP and isinstance(of, ir.IntegerType) and of.width < _WIDE:
         return _NONE
-    args = node.args[1:] if node.name == "arith.select" else node.args
-    low, high = _BOUNDS[node.name](*(sized_interval(s, arg, depth - 1) for arg in args))
+    found = []
+    for arg in node.args[1:] if node.name == "arith.select" else node.args:
+        found.append(sized_interval(s, arg, depth - 1))
+        if found[-1] == _NONE and node.name not in ("arith.minsi", "arith.maxsi"):
+            return _NONE  # without a look at the others
+    low, high = _BOUNDS[node.name](*found)
     return [-a for a in _tightest(-a for a in low)], _tightest(high)
 
 
