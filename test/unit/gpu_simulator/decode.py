@@ -9,7 +9,7 @@ from torch_mlir import ir
 from .batch import Array, Batch
 from .choices import each, switch
 from .elementwise import constant, elementwise, spread
-from .gpu_ops import GPU_OPS
+from .gpu_ops import GPU_OPS, is_fence
 from .memory_ops import MEMORY_OPS
 from .pointers import POINTER_OPS
 from .vectors import vector
@@ -58,6 +58,8 @@ class Decoder:
             return lambda b: b.env.__setitem__(outs[0], value)
         if op.name in _CONTROL:
             return _storing(_CONTROL[op.name](op, bodies), ins, outs)
+        if is_fence(op):
+            return lambda b: None
         if op.name == "scf.index_switch":
             return _storing(switch(op, lambda b, i: bodies[i].run(b)), ins, outs)
         for table in (GPU_OPS, MEMORY_OPS, POINTER_OPS):

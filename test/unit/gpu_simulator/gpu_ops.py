@@ -80,10 +80,9 @@ def _assert(op: ir.Operation) -> Callable:
     return run
 
 
-def _intrinsic(op: ir.Operation) -> Callable:
-    """llvm.sideeffect does nothing: it keeps LLVM from moving loads past it."""
-    assert ir.StringAttr(op.attributes["intrin"]).value == "llvm.sideeffect"
-    return lambda batch: None
+def is_fence(op: ir.Operation) -> bool:
+    """Returns whether an op does nothing, but keeps LLVM from moving loads past it."""
+    return op.name == "llvm.call_intrinsic" and ir.StringAttr(op.attributes["intrin"]).value == "llvm.sideeffect"
 
 
 GPU_OPS: dict[str, Callable[[ir.Operation], Callable]] = {
@@ -94,7 +93,7 @@ GPU_OPS: dict[str, Callable[[ir.Operation], Callable]] = {
     "gpu.cluster_dim_blocks": _id(lambda b: b.cluster, 1), "gpu.cluster_dim": _id(lambda b: b.grid // b.cluster, 1),
     "gpu.lane_id": _number(lambda b: b.thread % b.wave), "gpu.subgroup_id": _number(lambda b: b.thread // b.wave),
     "gpu.subgroup_size": _number(lambda b: b.wave), "gpu.shuffle": _shuffle, "gpu.barrier": _barrier, "nvvm.barrier": _barrier,
-    "llvm.intr.trap": _trap, "cf.assert": _assert, "llvm.call_intrinsic": _intrinsic,
+    "llvm.intr.trap": _trap, "cf.assert": _assert,
     "nvvm.griddepcontrol": lambda op: lambda batch: None,  # launches run one after the other here
     "nvvm.cluster.arrive": lambda op: lambda batch: batch.clusters.arrive(op, relaxed=False),
     "nvvm.cluster.arrive.relaxed": lambda op: lambda batch: batch.clusters.arrive(op, relaxed=True),
