@@ -151,3 +151,25 @@ func.func @main(%x: tensor<?xf32, ["s0~8"]>) -> tensor<?xf32, ["s0~8 + 4"]> {
   } -> tensor<?xf32, ["s0~8 + 4"]>
   return %p : tensor<?xf32, ["s0~8 + 4"]>
 }
+
+// -----
+
+// A size that is cast to 32 bits may wrap, and be negative: its clamp from above proves nothing.
+// CHECK-LABEL: func.func @main
+// CHECK: tensor.extract %arg0[%{{[0-9a-z]+}}] :
+#id = affine_map<(d0) -> (d0)>
+func.func @main(%x: tensor<?xf32, ["s0~8"]>, %at: tensor<4xi32>) -> tensor<4xf32> {
+  %last = "graph.size"() {size = "s0~8 - 1"} : () -> index
+  %most = arith.index_cast %last : index to i32
+  %least = arith.constant 0 : i32
+  %e = tensor.empty() : tensor<4xf32>
+  %p = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel"]} ins(%at : tensor<4xi32>) outs(%e : tensor<4xf32>) {
+  ^bb0(%a: i32, %acc: f32):
+    %0 = arith.maxsi %a, %least : i32
+    %1 = arith.minsi %0, %most : i32
+    %2 = arith.index_cast %1 : i32 to index
+    %3 = tensor.extract %x[%2] : tensor<?xf32, ["s0~8"]>
+    linalg.yield %3 : f32
+  } -> tensor<4xf32>
+  return %p : tensor<4xf32>
+}

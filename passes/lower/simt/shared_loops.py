@@ -23,9 +23,7 @@ COUNTED_IN_FLIGHT = 128  # the same where the number of iterations is known at r
 MOST_TURNS = 8  # turns of an unrolled body
 ORDERED_TURNS = 32  # the same for one whose turns run in order, as then few threads run
 FEWER = 2  # each loop over the iterations that the one before it leaves takes this many times fewer in a turn
-SKIPPED = (
-    64  # instructions of a turn from which on a branch around them is worth it: an argmax of a dozen rows takes 0.7 of the time
-)
+SKIPPED = 64  # instructions of a turn from which on a branch around them is worth it
 SERIES = SKIPPED  # of an operation of the math dialect
 LONGEST = 1024  # operations on single elements in an unrolled body: longer ones do not stay in the instruction cache
 

@@ -9,7 +9,7 @@ from lamina.core.sizes import SizeLike, at_most
 
 from ...ir.reading import element_of
 from ...ir.sizes import size_of
-from ..scalars import ScalarNode, ScalarRef
+from ..scalars import ScalarRef
 from ..scope import RewriteScope
 from .casts import is_bool
 
@@ -36,9 +36,11 @@ def sized_interval(s: RewriteScope, ref: ScalarRef, depth: int = _DEEPEST) -> Bo
         loop = resolved.index[ir.IntegerAttr(node.op.attributes["dim"]).value]
         extent = 1 if loop < 0 else s.generic.extents.get(loop)
         return [0], [] if extent is None else [extent - 1]
-    if node.name == "arith.trunci":
-        return _truncated(s, node, depth)
-    if node.name not in _BOUNDS or is_bool(of := element_of(resolved.value.type)):
+    if is_bool(of := element_of(resolved.value.type)):
+        return _NONE
+    if node.name == "arith.trunci" or (node.name == "arith.index_cast" and isinstance(of, ir.IntegerType) and of.width < _WIDE):
+        return _low_bits(sized_interval(s, node.args[0], depth - 1))
+    if node.name not in _BOUNDS:
         return _NONE
     if node.name in _MAY_WRAP and isinstance(of, ir.IntegerType) and of.width < _WIDE:
         return _NONE
@@ -60,11 +62,11 @@ def _tightest(bounds: Iterable[SizeLike]) -> list[SizeLike]:
     return found[:_MOST]
 
 
-def _truncated(s: RewriteScope, node: ScalarNode, depth: int) -> Bounds:
-    """Returns the bounds of the low bits of a size, which is not negative: they are no more than it."""
-    cast = s.node(node.args[0], "arith.index_cast")
-    size = size_of(s.scalars.resolve(cast.args[0] if cast is not None else node.args[0]).value)
-    return [], [x for x in sized_interval(s, node.args[0], depth - 1)[1] if size == x and at_most(0, x)]
+def _low_bits(x: Bounds) -> Bounds:
+    """Returns the bounds of the low bits of an integer, which may be negative where it wraps: if it is not negative, they are no
+    more than it."""
+    natural = any(at_most(0, a) for a in x[0])
+    return [], [a for a in x[1] if natural and at_most(0, a)]
 
 
 def _sum(x: Bounds, y: Bounds) -> Bounds:
