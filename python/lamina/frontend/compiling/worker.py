@@ -1,5 +1,6 @@
 """Compiles better code for a program on a thread of its own, while calls go on with what the program has."""
 
+import os
 import threading
 import warnings
 import weakref
@@ -18,13 +19,14 @@ class CompilingThread:
         self._tasks: deque[tuple[weakref.ref[Any], Callable[[Any], object]]] = deque()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
+        os.register_at_fork(after_in_child=self._forget_thread)
 
     def add(self, owner: T, task: Callable[[T], object]) -> None:
         """Has a task called with its owner after the tasks before it, unless the owner is gone by then. The task must not hold the
-        owner, nor raise exceptions."""
+        owner."""
         with self._lock:
             self._tasks.append((weakref.ref(owner), task))
-            if self._thread is None or not self._thread.is_alive():  # in a forked process it is not
+            if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="lamina-compile")
                 self._thread.start()
 
@@ -35,14 +37,21 @@ class CompilingThread:
                     self._thread = None
                     return
                 reference, task = self._tasks.popleft()
-            if (owner := reference()) is not None:
-                task(owner)
+            try:
+                if (owner := reference()) is not None:
+                    task(owner)
+            except Exception as error:  # such as a warning that is an error: the tasks after it are done all the same
+                threading.excepthook(threading.ExceptHookArgs((type(error), error, error.__traceback__, self._thread)))
             del owner, task
 
     def finish(self) -> None:
-        """Waits until all tasks are done."""
+        """Waits until all tasks are done. In a forked process, those left by the process before it are done before its own."""
         while (thread := self._thread) is not None:
             thread.join()
+
+    def _forget_thread(self) -> None:
+        """Lets a forked process start a thread of its own; the other process's may have held the lock."""
+        self._lock, self._thread = threading.Lock(), None
 
 
 WORKER = CompilingThread()
