@@ -83,3 +83,33 @@ func.func private @rows_of_any_number(%x: memref<f32>, %o: memref<64xf32>, %size
   vector.transfer_write %sum, %o[%c0] {in_bounds = [true]} : vector<64xf32>, memref<64xf32>
   return
 }
+
+// -----
+
+// A row in pieces, which 16 teams share: each thread adds its own 32 elements before it stores one for the other teams, not 64 KB of all.
+// CHECK-LABEL: gpu.func @row_in_pieces
+// CHECK-SAME: workgroup(%{{.*}} : memref<512xf32, #gpu.address_space<workgroup>>)
+// CHECK-COUNT-7: arith.addf {{.*}} : vector<4xf32>
+// CHECK-COUNT-3: arith.addf {{.*}} : f32
+// CHECK: memref.store
+// CHECK-NOT: memref.store
+// CHECK: gpu.barrier
+// CHECK-COUNT-5: gpu.shuffle
+// CHECK: gpu.return
+func.func private @row_in_pieces(%x: memref<4096xf32>, %o: memref<1xf32>, %sizes: memref<1xi32>) attributes {tile.align = array<i64: 16, 16, 16>, tile.chunks = 8 : i64, tile.cluster = 1 : i64, tile.grid = 1 : i64, tile.pack = 1 : i64, tile.resident = 0 : i64, tile.sizes = ["s0~3"], tile.teams = 16 : i64, tile.threads = 32 : i64, tile.vec = 4 : i64} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %0 = memref.load %sizes[%c0] : memref<1xi32>
+  %pieces = arith.index_cast %0 : i32 to index
+  %none = arith.constant dense<0.0> : vector<1024xf32>
+  %zero = arith.constant 0.0 : f32
+  %part = scf.for %i = %c0 to %pieces step %c1 iter_args(%acc = %none) -> (vector<1024xf32>) {
+    %a = vector.transfer_read %x[%c0], %zero {in_bounds = [true]} : memref<4096xf32>, vector<1024xf32>
+    %next = arith.maximumf %acc, %a : vector<1024xf32>
+    scf.yield %next : vector<1024xf32>
+  } {tile.shared}
+  %parts = "tile.combine"(%part) {combine = "arith.addf"} : (vector<1024xf32>) -> vector<1024xf32>
+  %sum = vector.reduction <add>, %parts : vector<1024xf32> into f32
+  memref.store %sum, %o[%c0] : memref<1xf32>
+  return
+}

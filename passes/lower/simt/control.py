@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from torch_mlir import ir
 from torch_mlir.dialects import memref, scf
 
-from ...ir.reading import number_of, ops_in, terminator
+from ...ir.reading import combining_op, number_of, ops_in, terminator
+from .collective.reductions import reduce_in_thread
 from .shared_loops import ORDERED, SHARED, ordered_loop, shared_loop
 from .threads import Shape, emit_if, emit_if_else
 from .values import Join, Spread, binary_op, elements, has_blocks, vector_of
@@ -110,9 +111,13 @@ def combine(k: "ThreadKernel", op: ir.Operation) -> None:
     """Lowers tile.combine: joins the teams' partial results by shuffles among the teams of a warp, then in shared memory, which
     every thread reads."""
     name = ir.StringAttr(op.attributes["combine"]).value
-    mine = k.operand(op.operands[0]).parts if has_blocks(op) else (k.uniform(op.operands[0]),)
-    values = [e for p in mine for e in (elements(p) if has_blocks(op) else [p])]
     join = binary_op(name)
+    if not has_blocks(op):
+        values = [k.uniform(op.operands[0])]
+    elif _is_reduced(op, name):
+        values = [reduce_in_thread(k.spread(op.operands[0]), join)]
+    else:
+        values = [e for p in k.spread(op.operands[0]).parts for e in elements(p)]
     groups = k.shape.teams
     if (together_in_warp := _teams_of_warp(k.shape)) > 1:
         groups //= together_in_warp
@@ -123,6 +128,15 @@ def combine(k: "ThreadKernel", op: ir.Operation) -> None:
         return
     n = k.shape.vec
     k.values[op.results[0]] = Spread(tuple(vector_of(totals[i : i + n]) for i in range(0, len(totals), n)))
+
+
+def _is_reduced(op: ir.Operation, name: str) -> bool:
+    """Returns whether nothing but the block's reduction by the same op reads a result: a thread may then join its own elements
+    before those of teams are joined."""
+    return all(
+        (user := use.owner).name == "vector.reduction" and len(user.operands) == 1 and combining_op(user) == name
+        for use in op.results[0].uses
+    )
 
 
 def _teams_of_warp(shape: Shape) -> int:
