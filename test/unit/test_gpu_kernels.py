@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from kernel_inputs import BF16, labels, run, x
 from torch import Tensor
 
+from lamina.passes.lower.simt.collective import exchange
 from lamina.schedules import nvvm
 
 CASES: dict[str, tuple[Callable[..., Any], list[Tensor]]] = {
@@ -164,3 +165,9 @@ def test_mixed_types_leave_no_gaps_between_threads() -> None:
     (found,) = run(lambda a, b, m: torch.where(m, a + b, 0), x(64, 1024), x(64, 1024, dtype=BF16), x(64, 1024) > 0).results
     assert [set(t.accesses) for t in (*found.loads[:3], found.stores[3])] == [{16}, {8}, {4}, {16}]
     assert all(t.sectors == t.distinct_sectors for t in (*found.loads[:3], found.stores[3]))
+
+
+def test_many_sums_of_columns_share_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Teams exchange the blocks of all sums where they have exchanged those of the first, without races."""
+    monkeypatch.setattr(exchange, "FOR_TEAMS", 2048)
+    run(lambda a: (*((a * i).sum(0) for i in range(1, 6)), *((a + i).amax(0) for i in range(5))), x(600, 130))

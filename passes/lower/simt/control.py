@@ -152,7 +152,7 @@ def _among_groups(k: "ThreadKernel", values: list[ir.Value], groups: int, join: 
     width = shape.cta // groups
     lane, group = index_ops.modulo(k.thread, shape.threads), index_ops.over(k.thread, width)
     each = groups * shape.threads
-    slot = k.shared(each * len(values), values[0].type)
+    slot = k.exchange.team_slots(each * len(values), values[0].type)
 
     def share() -> None:
         """Stores this group's values where the others read them."""

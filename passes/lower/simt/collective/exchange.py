@@ -5,8 +5,12 @@ from collections.abc import Callable
 from torch_mlir import ir
 from torch_mlir.dialects import arith, memref
 
+from ....space.schedule import bits
 from ..threads import IndexBuilder, Shape, barrier, emit_if
 from ..vendor import Vendor
+
+FOR_TEAMS = 32 << 10
+"""Bytes of shared memory in which teams exchange values, of the 48 KB that a kernel may have: from then on they use it again."""
 
 
 class Exchange:
@@ -37,6 +41,8 @@ class Exchange:
             vendor,
         )
         self.met, self.depth = False, 0
+        self._team_slots: dict[tuple[int, ir.Type], ir.Value] = {}
+        self._team_bytes = 0
 
     def among_lanes(self, value: ir.Value, join: Callable[[ir.Value, ir.Value], ir.Value], lanes: int, stride: int = 1) -> ir.Value:
         """Reduces the values of every `stride`-th of `lanes` neighboring threads of a warp by `join` (butterfly shuffles); all get
@@ -68,6 +74,18 @@ class Exchange:
             barrier()
         store()
         barrier()
+
+    def team_slots(self, count: int, element: ir.Type) -> ir.Value:
+        """Returns a buffer in which teams exchange `count` values: one that earlier values were read from, after a barrier, where
+        there is little shared memory left."""
+        bytes_ = count * max(bits(str(element)) // 8, 1)
+        earlier = self._team_slots.get((count, element))
+        if earlier is not None and self._team_bytes + bytes_ > FOR_TEAMS:
+            barrier()
+            return earlier
+        self._team_bytes += bytes_
+        self._team_slots[count, element] = slots = self.shared(count, element)
+        return slots
 
     def meet(self) -> None:
         """Waits, once and outside of any loop, until the CTAs of a cluster have all started."""
