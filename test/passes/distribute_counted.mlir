@@ -116,32 +116,39 @@ func.func private @row_in_pieces(%x: memref<4096xf32>, %o: memref<1xf32>, %sizes
 
 // -----
 
-// Three blocks of 16 KB that teams exchange: the third is stored where the second was, once all threads have read it.
+// Blocks of 16 KB that teams exchange: the second is stored where the first was, once all threads have read it. That of another type
+// goes through the 8 KB that are left, in two rounds.
 // CHECK-LABEL: gpu.func @three_blocks
-// CHECK-SAME: workgroup(%[[A:.*]] : memref<4096xf32, #gpu.address_space<workgroup>>, %[[B:.*]] : memref<4096xf32, #gpu.address_space<workgroup>>)
+// CHECK-SAME: workgroup(%[[A:.*]] : memref<4096xf32, #gpu.address_space<workgroup>>, %[[B:.*]] : memref<2048xi32, #gpu.address_space<workgroup>>)
 // CHECK-COUNT-8: memref.store {{.*}}, %[[A]]
 // CHECK: gpu.barrier
-// CHECK-COUNT-8: memref.store {{.*}}, %[[B]]
+// CHECK-COUNT-128: memref.load %[[A]]
 // CHECK: gpu.barrier
-// CHECK-COUNT-16: memref.load %[[B]]
+// CHECK-COUNT-8: memref.store {{.*}}, %[[A]]
 // CHECK: gpu.barrier
-// CHECK-NOT: memref.load
-// CHECK-COUNT-8: memref.store {{.*}}, %[[B]]
+// CHECK-COUNT-128: memref.load %[[A]]
+// CHECK-NOT: gpu.barrier
+// CHECK-COUNT-4: memref.store {{.*}}, %[[B]]
 // CHECK: gpu.barrier
+// CHECK-COUNT-64: memref.load %[[B]]
+// CHECK: gpu.barrier
+// CHECK-COUNT-4: memref.store {{.*}}, %[[B]]
+// CHECK: gpu.barrier
+// CHECK-COUNT-64: memref.load %[[B]]
 // CHECK: gpu.return
-func.func private @three_blocks(%x: memref<4096xf32>, %o: memref<768xf32>) attributes {tile.align = array<i64: 16, 16>, tile.chunks = 1 : i64, tile.cluster = 1 : i64, tile.grid = 1 : i64, tile.pack = 1 : i64, tile.resident = 0 : i64, tile.teams = 16 : i64, tile.threads = 32 : i64, tile.vec = 8 : i64} {
+func.func private @three_blocks(%x: memref<4096xf32>, %i: memref<256xi32>, %o: memref<512xf32>, %p: memref<256xi32>) attributes {tile.align = array<i64: 16, 16, 16, 16>, tile.chunks = 1 : i64, tile.cluster = 1 : i64, tile.grid = 1 : i64, tile.pack = 1 : i64, tile.resident = 0 : i64, tile.teams = 16 : i64, tile.threads = 32 : i64, tile.vec = 8 : i64} {
   %c0 = arith.constant 0 : index
   %c256 = arith.constant 256 : index
-  %c512 = arith.constant 512 : index
   %zero = arith.constant 0.0 : f32
+  %none = arith.constant 0 : i32
   %a = vector.transfer_read %x[%c0], %zero {in_bounds = [true]} : memref<4096xf32>, vector<256xf32>
   %b = vector.transfer_read %x[%c256], %zero {in_bounds = [true]} : memref<4096xf32>, vector<256xf32>
-  %c = vector.transfer_read %x[%c512], %zero {in_bounds = [true]} : memref<4096xf32>, vector<256xf32>
+  %c = vector.transfer_read %i[%c0], %none {in_bounds = [true]} : memref<256xi32>, vector<256xi32>
   %0 = "tile.combine"(%a) {combine = "arith.addf"} : (vector<256xf32>) -> vector<256xf32>
-  %1 = "tile.combine"(%b) {combine = "arith.addf"} : (vector<256xf32>) -> vector<256xf32>
-  %2 = "tile.combine"(%c) {combine = "arith.maximumf"} : (vector<256xf32>) -> vector<256xf32>
-  vector.transfer_write %0, %o[%c0] {in_bounds = [true]} : vector<256xf32>, memref<768xf32>
-  vector.transfer_write %1, %o[%c256] {in_bounds = [true]} : vector<256xf32>, memref<768xf32>
-  vector.transfer_write %2, %o[%c512] {in_bounds = [true]} : vector<256xf32>, memref<768xf32>
+  %1 = "tile.combine"(%b) {combine = "arith.maximumf"} : (vector<256xf32>) -> vector<256xf32>
+  %2 = "tile.combine"(%c) {combine = "arith.addi"} : (vector<256xi32>) -> vector<256xi32>
+  vector.transfer_write %0, %o[%c0] {in_bounds = [true]} : vector<256xf32>, memref<512xf32>
+  vector.transfer_write %1, %o[%c256] {in_bounds = [true]} : vector<256xf32>, memref<512xf32>
+  vector.transfer_write %2, %p[%c0] {in_bounds = [true]} : vector<256xi32>, memref<256xi32>
   return
 }

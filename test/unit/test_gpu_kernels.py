@@ -167,7 +167,14 @@ def test_mixed_types_leave_no_gaps_between_threads() -> None:
     assert all(t.sectors == t.distinct_sectors for t in (*found.loads[:3], found.stores[3]))
 
 
-def test_many_sums_of_columns_share_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Teams exchange the blocks of all sums where they have exchanged those of the first, without races."""
-    monkeypatch.setattr(exchange, "FOR_TEAMS", 2048)
-    run(lambda a: (*((a * i).sum(0) for i in range(1, 6)), *((a + i).amax(0) for i in range(5))), x(600, 130))
+@pytest.mark.parametrize("room", [0, 2048, 9000])
+def test_many_sums_of_columns_share_memory(room: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Teams exchange the blocks of all sums where they have exchanged those of the first of a type, in rounds where these are
+    smaller, without races."""
+    monkeypatch.setattr(exchange, "FOR_TEAMS", room)
+
+    def sums(a: Tensor) -> tuple[Tensor, ...]:
+        floats = (*((a * i).sum(0) for i in range(1, 6)), *((a + i).amax(0) for i in range(5)))
+        return *floats, (a > 0).sum(0), a.double().sum(0), (a > 1).any(0), a.int().amax(0)
+
+    run(sums, x(600, 130))

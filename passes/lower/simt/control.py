@@ -148,11 +148,19 @@ def _teams_of_warp(shape: Shape) -> int:
 def _among_groups(k: "ThreadKernel", values: list[ir.Value], groups: int, join: Join) -> list[ir.Value]:
     """Joins values over groups of threads in order, in every thread. A group is a team, or the teams of a warp, which all know
     their common value."""
+    slots, room, again = k.exchange.team_slots(groups * k.shape.threads, len(values), values[0].type)
+    totals = []
+    for first in range(0, len(values), room):
+        totals += _through(k, slots, values[first : first + room], groups, join, again or first > 0)
+    return totals
+
+
+def _through(k: "ThreadKernel", slots: ir.Value, values: list[ir.Value], groups: int, join: Join, again: bool) -> list[ir.Value]:
+    """Joins values over groups of threads through a buffer; `again`: which was read before."""
     shape, index_ops = k.shape, k.index_ops
     width = shape.cta // groups
     lane, group = index_ops.modulo(k.thread, shape.threads), index_ops.over(k.thread, width)
     each = groups * shape.threads
-    slot = k.exchange.team_slots(each * len(values), values[0].type)
 
     def share() -> None:
         """Stores this group's values where the others read them."""
@@ -161,17 +169,17 @@ def _among_groups(k: "ThreadKernel", values: list[ir.Value], groups: int, join: 
         def store() -> None:
             """Stores the values of one thread."""
             for i, e in enumerate(values):
-                memref.store(e, slot, [index_ops.add(place, i * each)])
+                memref.store(e, slots, [index_ops.add(place, i * each)])
 
         if width == shape.threads:
             store()
         else:
             emit_if(index_ops.below(index_ops.modulo(k.thread, width), shape.threads), store)
 
-    k.exchange.share(share)
+    k.exchange.share(share, again)
     totals = []
     for i in range(len(values)):
-        total, *rest = (memref.load(slot, [index_ops.add(lane, i * each + g * shape.threads)]) for g in range(groups))
+        total, *rest = (memref.load(slots, [index_ops.add(lane, i * each + g * shape.threads)]) for g in range(groups))
         for part in rest:
             total = join(total, part)
         totals.append(total)

@@ -9,8 +9,8 @@ from ....space.schedule import bits
 from ..threads import IndexBuilder, Shape, barrier, emit_if
 from ..vendor import Vendor
 
-FOR_TEAMS = 32 << 10
-"""Bytes of shared memory in which teams exchange values, of the 48 KB that a kernel may have: from then on they use it again."""
+FOR_TEAMS = 24 << 10
+"""Bytes of shared memory in which teams exchange values, of the 48 KB that a kernel may have; then buffers are used again."""
 
 
 class Exchange:
@@ -41,7 +41,7 @@ class Exchange:
             vendor,
         )
         self.met, self.depth = False, 0
-        self._team_slots: dict[tuple[int, ir.Type], ir.Value] = {}
+        self._team_slots: dict[ir.Type, tuple[ir.Value, int]] = {}
         self._team_bytes = 0
 
     def among_lanes(self, value: ir.Value, join: Callable[[ir.Value, ir.Value], ir.Value], lanes: int, stride: int = 1) -> ir.Value:
@@ -68,24 +68,26 @@ class Exchange:
         place = index_ops.modulo(lane, warps)
         return [_as_computed(memref.load(slot, [place]), v.type) for slot, v in zip(slots, values, strict=True)]
 
-    def share(self, store: Callable[[], object]) -> None:
-        """Emits stores to shared memory that all threads of the CTA may read from then on."""
-        if self.depth:
+    def share(self, store: Callable[[], object], again: bool = False) -> None:
+        """Emits stores to shared memory that all threads of the CTA may read from then on. again: threads read what was there."""
+        if self.depth or again:
             barrier()
         store()
         barrier()
 
-    def team_slots(self, count: int, element: ir.Type) -> ir.Value:
-        """Returns a buffer in which teams exchange `count` values: one that earlier values were read from, after a barrier, where
-        there is little shared memory left."""
-        bytes_ = count * max(bits(str(element)) // 8, 1)
-        earlier = self._team_slots.get((count, element))
-        if earlier is not None and self._team_bytes + bytes_ > FOR_TEAMS:
-            barrier()
-            return earlier
-        self._team_bytes += bytes_
-        self._team_slots[count, element] = slots = self.shared(count, element)
-        return slots
+    def team_slots(self, each: int, count: int, element: ir.Type) -> tuple[ir.Value, int, bool]:
+        """Returns a buffer through which teams exchange `count` values of each thread, a value having `each` slots; how many of
+        them it has room for; and whether it has been used before. Where little of FOR_TEAMS is left, they take several rounds."""
+        value_bytes = each * max(bits(str(element)) // 8, 1)
+        left = (FOR_TEAMS - self._team_bytes) // value_bytes
+        if count > left and element in self._team_slots:
+            return *self._team_slots[element], True
+        room = min(count, max(left, 1))
+        self._team_bytes += room * value_bytes
+        slots = self.shared(each * room, element)
+        if room > self._team_slots.get(element, (slots, 0))[1]:
+            self._team_slots[element] = slots, room
+        return slots, room, False
 
     def meet(self) -> None:
         """Waits, once and outside of any loop, until the CTAs of a cluster have all started."""
