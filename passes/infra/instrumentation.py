@@ -17,6 +17,11 @@ class PassTiming:
     path: str
     seconds: float
 
+    @property
+    def name(self) -> str:
+        """The name of the pass."""
+        return self.path.partition("{")[0].rpartition("(")[2].rstrip(")")
+
 
 def _to_stderr(text: str) -> None:
     sys.stderr.write(text)
@@ -35,6 +40,7 @@ class Instrumentation:
     reproducer    the file that gets a failing pass's input; None: a new one in the temporary folder; False: none
     on_pass       called with the index and name of every pass before it runs
     write         receives the printed modules
+    first         the number of the first pass in the names of files
     """
 
     verify_each: bool = True
@@ -46,6 +52,7 @@ class Instrumentation:
     reproducer: Path | bool | None = None
     on_pass: Callable[[int, str], None] | None = None
     write: Callable[[str], None] = _to_stderr
+    first: int = 0
 
     def dump(self, module: ir.Module, when: str, index: int, name: str, call: str) -> None:
         """Prints the module if that was asked for before or after (`when`) the pass `name`. Raises CompileError."""
@@ -56,7 +63,7 @@ class Instrumentation:
         if self.tree_dir is None:
             self.write(f"// -----// IR Dump {when} {call} //----- //\n{asm.rstrip()}\n\n")
             return
-        file = self.tree_dir / f"{index:02d}_{name}{'.before' if when == 'Before' else ''}.mlir"
+        file = self.tree_dir / f"{self.first + index:02d}_{name}{'.before' if when == 'Before' else ''}.mlir"
         try:
             self.tree_dir.mkdir(parents=True, exist_ok=True)
             file.write_text(f"// {when.lower()} {call}\n{asm}")

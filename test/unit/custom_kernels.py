@@ -73,7 +73,7 @@ def planned(
     gm = inference_graph(fn, tuple(inputs), options, TARGET)
     graph = normalize(with_users_patterns(gm, options, destination_of(TARGET, gm)))
     module = stages.import_linalg(graph, options)
-    run_passes(module, "linalg", "tile", Target.parse(TARGET), options, {})
+    run_passes(module, "linalg", "tile", Target.parse(TARGET), options)
     with module.context:
         program = with_outputs(program_from(module, "cuda"), graph.interface)
     keep_kernels(module)

@@ -48,7 +48,7 @@ def graph_level(fn: Callable[..., Any], *inputs: Tensor, kernel: lamina.CustomKe
     """A module that still calls users' kernels."""
     options = Options(kernels=(kernel or tuned_of(),))
     module = stages.import_linalg(normalize(inference_graph(fn, inputs, options, TARGET)), options)
-    run_passes(module, "linalg", "graph", Target.parse(TARGET), options, {})
+    run_passes(module, "linalg", "graph", Target.parse(TARGET), options)
     return module
 
 
@@ -69,7 +69,7 @@ def annotated(module: ir.Module, store: Store, tune: Tune) -> list[tuple[Questio
 
 def calls(module: ir.Module) -> list[Call]:
     """The calls of the program."""
-    run_passes(module, "graph", "tile", Target.parse(TARGET), Options(), {})
+    run_passes(module, "graph", "tile", Target.parse(TARGET), Options())
     with module.context:
         return [step for step in program_from(module, "cuda").steps if isinstance(step, Call)]
 
@@ -185,7 +185,7 @@ def test_compilations_ask(store: Store, monkeypatch: pytest.MonkeyPatch) -> None
     assert none == far == ()
     (choice,) = tuning.choose_kernels(module, backend(Target.parse(TARGET)), 0, Options(kernels=kernels), session)
     assert told == [NAMES[2]] == [choice.chosen]
-    run_passes(module, "graph", "tile", Target.parse(TARGET), Options(), {})
+    run_passes(module, "graph", "tile", Target.parse(TARGET), Options())
     with module.context:
         program, _ = take(program_from(module, "cuda"), kernels, Gpu.named("sm_90a"))
     assert [s.threads for s in program.steps if isinstance(s, Launch)] == [64]

@@ -218,7 +218,7 @@ def test_tuning_asks_for_both() -> None:
     options, keys = Options(kernels=(hooked(constants={}, configs=[{"BLOCK": 128}, {"BLOCK": 256}]),)), []
     for fn in (scaled_add, lambda x, y: torch.relu(scaled_add(x, y)), lambda x, y: torch.relu(scaled_add(x, y))):
         module = stages.import_linalg(normalize(inference_graph(fn, (X, X), options, TARGET)), options)
-        run_passes(module, "linalg", "graph", Target.parse(TARGET), options, {})
+        run_passes(module, "linalg", "graph", Target.parse(TARGET), options)
         with module.context:
             keys += [Subgraph(problem).key for problem in CustomFamily().problems(module)]
     first, second, third = keys

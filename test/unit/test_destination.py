@@ -43,7 +43,7 @@ def planned(gm: fx.GraphModule) -> Program:
     graph = normalize(gm)
     check_devices(graph.gm)
     module = import_linalg(graph, Options())
-    run_passes(module, "linalg", "tile", Target.parse("cpu"), Options(), {})
+    run_passes(module, "linalg", "tile", Target.parse("cpu"), Options())
     with module.context:
         return program_from(module)
 

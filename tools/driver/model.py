@@ -6,25 +6,34 @@ import sys
 import traceback
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lamina.core.errors import CompileError, suggestion
 from lamina.core.options import Options
 from lamina.passes.infra.pipeline_options import read
 from lamina.passes.infra.pipeline_text import options_of
 
+if TYPE_CHECKING:
+    from lamina.passes.infra.instrumentation import Instrumentation, PassTiming
 
-def emit(file: str, factory: str, *, target: str, level: str, options: str) -> str:
-    """Returns the text of a model at a level. Raises CompileError if the options, the file or the factory are not valid."""
+
+def emit(
+    file: str, factory: str, *, target: str, level: str, options: str, instrumentation: "Instrumentation"
+) -> "tuple[str, list[PassTiming]]":
+    """Returns the text of a model at a level, and what each pass down to tile took. Raises CompileError if the options, the file
+    or the factory are not valid."""
     given = options_from(options)
     warnings.simplefilter("ignore", FutureWarning)  # torch warns about its own code
     module, inputs, dynamic_shapes = load(file, factory)
+    from lamina.frontend.entry.levels import Passes
     from lamina.frontend.entry.levels import emit as emit_level
 
+    passes = Passes(instrumentation)
     try:
-        return emit_level(module, inputs, target=target, level=level, options=given, dynamic_shapes=dynamic_shapes)
+        text = emit_level(module, inputs, target=target, level=level, options=given, dynamic_shapes=dynamic_shapes, passes=passes)
     except ValueError as error:  # an example of a size that dynamic_shapes excludes
         raise CompileError(str(error), where=f"{file}:1:1") from error
+    return text, passes.timings
 
 
 def options_from(text: str) -> Options:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from torch_mlir import ir
 
-from lamina.core.errors import CompileError
+from lamina.core.errors import CompileError, suggestion
 from lamina.core.target import Target
 from lamina.dialects import context as lamina_context
 from lamina.dialects import load_torch
@@ -27,23 +27,26 @@ from .supervise import Board
 def run(arguments: DriverArguments, data: bytes, board: Board, save: tuple[int, int] | None) -> int:
     """Runs the pipeline and returns the exit status. With `save` = (piece, pass), only writes the input of that pass to a
     reproducer and its command to the board: what a process that died could not do."""
+    timings: list[PassTiming] = []
+    wanted = {*arguments.print_ir_before, *arguments.print_ir_after} - {"*"}
+    for name in wanted:
+        check_name(name, "<command line>:1:1")
     if arguments.model:
         board.write(f"the way to --emit={arguments.emit}")
-        from .model import emit
-
-        file, factory = arguments.model
-        with quiet() as printed:
-            text = emit(file, factory, target=arguments.target, level=arguments.emit, options=arguments.options)
-        sys.stderr.write("\n".join(printed))  # after an error: torch's own account of it, which the one line replaces
+        text, timings = _emit_model(arguments)
         if arguments.emits_text:
+            _check_printed(wanted, timings, arguments.emit)
+            sys.stderr.write(report(tuple(timings)) if arguments.timing else "")
             write_output(arguments.output, text)
             return 0
         data = text.encode()
-    session = DriverSession(arguments, board)
+    session = DriverSession(arguments, board, timings)
     if save:
         session.save(split(data, arguments.split_input_file)[save[0]], save[1])
         return 0
     outputs = [session.piece(i, first, text) for i, (first, text) in enumerate(split(data, arguments.split_input_file))]
+    if arguments.model:
+        _check_printed(wanted, session.timings, arguments.emit)
     if arguments.timing:
         sys.stderr.write(report(tuple(session.timings)))
     if any(o is not None for o in outputs) and (arguments.output == "-" or not session.failed):
@@ -51,18 +54,44 @@ def run(arguments: DriverArguments, data: bytes, board: Board, save: tuple[int, 
     return 1 if session.failed else 0
 
 
+def _emit_model(arguments: DriverArguments) -> tuple[str, list[PassTiming]]:
+    """Returns the text of a model at a level, and what each pass down to tile took. Prints what was asked for around these."""
+    from .model import emit
+
+    assert arguments.model
+    file, factory = arguments.model
+    dumps: list[str] = []
+    watch = replace(instrumentation_of(arguments), write=dumps.append)
+    try:
+        with quiet() as printed:
+            out = emit(
+                file, factory, target=arguments.target, level=arguments.emit, options=arguments.options, instrumentation=watch
+            )
+    finally:
+        sys.stderr.write("".join(dumps))
+    sys.stderr.write("\n".join(printed))  # after an error: torch's own account of it, which the one line replaces
+    return out
+
+
+def _check_printed(wanted: set[str], timings: list[PassTiming], level: str) -> None:
+    """Raises CompileError for a pass that was to be printed and did not run."""
+    ran = {timing.name for timing in timings}
+    for name in sorted(wanted - ran):
+        remedy = suggestion(name, ran, "of a model, the passes from linalg to tile can be printed")
+        raise CompileError(f"{name} did not run on the way to --emit={level}", where="<command line>:1:1", remedy=remedy)
+
+
 class DriverSession:
     """A context and a prepared pipeline, applied to one piece after another."""
 
-    def __init__(self, arguments: DriverArguments, board: Board) -> None:
-        self.arguments, self.board = arguments, board
+    def __init__(self, arguments: DriverArguments, board: Board, timings: list[PassTiming]) -> None:
+        """timings: of the passes that ran before, on the way from a model."""
+        self.arguments, self.board, self.timings = arguments, board, timings
         self.context = lamina_context()
         load_torch(self.context)
-        self.timings: list[PassTiming] = []
         self.failed = False
         self.steps = self._prepare() if arguments.pass_pipeline else []
-        for name in {*arguments.print_ir_before, *arguments.print_ir_after} - {"*"}:
-            check_name(name, "<command line>:1:1")
+        self.passes_before = len(timings)
 
     def _prepare(self) -> list[Step]:
         self.board.write("the reading of the pipeline")
@@ -141,16 +170,12 @@ class DriverSession:
     def _run(self, module: ir.Module, number: int) -> None:
         a = self.arguments
         tree = a.print_ir_tree_dir / f"piece_{number + 1}" if a.print_ir_tree_dir and a.split_input_file else a.print_ir_tree_dir
-        watch = Instrumentation(
-            verify_each=a.verify_each,
-            before=frozenset(a.print_ir_before),
-            after=frozenset(a.print_ir_after),
-            tree_dir=tree,
-            debug_info=a.print_debuginfo,
-            elide=a.elide,
-            reproducer=False if a.verify_diagnostics else a.reproducer,
-            on_pass=lambda index, name: self.board.write(f"pass {name}\t{number} {index}"),
-        )
+
+        def on_pass(index: int, name: str) -> None:
+            """Notes the pass, for the message if it ends the process."""
+            self.board.write(f"pass {name}\t{number} {index}")
+
+        watch = replace(instrumentation_of(a), tree_dir=tree, first=self.passes_before, on_pass=on_pass)
         self.timings += run_pipeline(self.steps, module, instrumentation=watch)
 
     def _lower(self, module: ir.Module) -> str:
@@ -192,6 +217,19 @@ class DriverSession:
             file = self.arguments.shown if d.file in ("-", "") else d.file
             message = " ".join(d.message.splitlines())
             sys.stderr.write(f"{file}:{max(d.line, 1)}:{max(d.column, 1)}: {d.severity}: {message}\n")
+
+
+def instrumentation_of(arguments: DriverArguments) -> Instrumentation:
+    """Returns what the command line asks to verify and print around passes."""
+    return Instrumentation(
+        verify_each=arguments.verify_each,
+        before=frozenset(arguments.print_ir_before),
+        after=frozenset(arguments.print_ir_after),
+        tree_dir=arguments.print_ir_tree_dir,
+        debug_info=arguments.print_debuginfo,
+        elide=arguments.elide,
+        reproducer=False if arguments.verify_diagnostics else arguments.reproducer,
+    )
 
 
 def _as_diagnostic(error: CompileError) -> Diagnostic:

@@ -18,6 +18,7 @@ from .tuning import Session, TunedChoice, choose_kernels, may_choose
 if TYPE_CHECKING:
     from torch_mlir import ir
 
+    from lamina.passes.infra.instrumentation import Instrumentation, PassTiming
     from lamina.targets.clock import Stopwatch
 
 
@@ -126,7 +127,13 @@ class Lowering:
         return choices, later
 
     def _run(self, module: "ir.Module", start: str, end: str) -> None:
-        run_passes(module, start, end, self.destination.target, self.options, self.clock.seconds, self.watch)
+        """Runs the passes between two levels. Verifying after each pass would take a sixth of their time."""
+        from lamina.passes.infra.instrumentation import Instrumentation
+
+        on_pass = (lambda _, path: watch(path, module)) if (watch := self.watch) else None
+        instrumentation = Instrumentation(verify_each=False, on_pass=on_pass)
+        for timing in run_passes(module, start, end, self.destination.target, self.options, instrumentation):
+            self.clock.seconds[timing.path] = self.clock.seconds.get(timing.path, 0.0) + timing.seconds
 
 
 def launched(program: Program, options: Options, destination: Destination) -> tuple[Program, Sequence[Any]]:
@@ -139,26 +146,15 @@ def launched(program: Program, options: Options, destination: Destination) -> tu
 
 
 def run_passes(
-    module: "ir.Module",
-    start: str,
-    end: str,
-    target: Target,
-    options: Options,
-    seconds: dict[str, float],
-    watch: Watch | None = None,
-    verify_each: bool = False,
-) -> None:
-    """Runs the passes between two levels and verifies the result: once, as verifying after each pass takes a sixth of their
-    time."""
+    module: "ir.Module", start: str, end: str, target: Target, options: Options, instrumentation: "Instrumentation | None" = None
+) -> "Sequence[PassTiming]":
+    """Runs the passes between two levels and verifies the result. Returns what each pass took."""
     from lamina.passes.infra.diagnostics import verify
-    from lamina.passes.infra.instrumentation import Instrumentation
     from lamina.passes.infra.pipeline import run
 
-    steps = pipeline_of(start, end, target, options)
-    on_pass = (lambda _, path: watch(path, module)) if watch else None
-    for timing in run(steps, module, instrumentation=Instrumentation(verify_each=verify_each, on_pass=on_pass)):
-        seconds[timing.path] = seconds.get(timing.path, 0.0) + timing.seconds
+    timings = run(pipeline_of(start, end, target, options), module, instrumentation=instrumentation)
     verify(module)
+    return timings
 
 
 def pipeline_of(start: str, end: str, target: Target, options: Options) -> str:

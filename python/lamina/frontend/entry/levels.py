@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,8 @@ from torch import fx
 
 from lamina.core.errors import CompileError
 from lamina.core.options import Options
+from lamina.core.target import Target
+from lamina.passes.infra.instrumentation import Instrumentation, PassTiming
 
 from ..compiling.lowering import run_passes
 from ..compiling.stages import import_linalg, source_kernels
@@ -29,13 +32,31 @@ def levels(
 ) -> Iterator[tuple[str, str]]:
     """Yields (level, text) in order. Each level is computed when it is asked for, so that a caller may stop at one."""
     chosen = with_registered(options or Options())
-    yield from ((level, text()) for level, text in _levels(model, example_inputs, target, chosen, dynamic_shapes))
+    yield from ((level, text()) for level, text in _levels(model, example_inputs, target, chosen, dynamic_shapes, Passes()))
 
 
-def emit(model: Any, example_inputs: Any, *, target: str, level: str, options: Options, dynamic_shapes: Any = None) -> str:
+class Passes:
+    """The passes of Lamina's own levels, from linalg to tile.
+
+    instrumentation  what to verify and print
+    timings          what each pass took, as they run
+    """
+
+    def __init__(self, instrumentation: Instrumentation | None = None) -> None:
+        self.instrumentation, self.timings = instrumentation or Instrumentation(), list[PassTiming]()
+
+    def run(self, module: "ir.Module", start: str, end: str, target: Target, options: Options) -> None:
+        """Runs the passes between two levels."""
+        continued = replace(self.instrumentation, first=len(self.timings))
+        self.timings += run_passes(module, start, end, target, options, continued)
+
+
+def emit(
+    model: Any, example_inputs: Any, *, target: str, level: str, options: Options, dynamic_shapes: Any = None, passes: Passes
+) -> str:
     """Returns the text of a model at one level. Raises CompileError if the target has no such level."""
     reached = []
-    for name, text in _levels(model, example_inputs, target, with_registered(options), dynamic_shapes):
+    for name, text in _levels(model, example_inputs, target, with_registered(options), dynamic_shapes, passes):
         if name == level:
             return text()
         reached.append(name)
@@ -53,14 +74,14 @@ def write_levels(model: Any, example_inputs: Any, folder: Path) -> list[Path]:
 
 
 def _levels(
-    model: Any, example_inputs: Any, target: str | None, options: Options, dynamic_shapes: Any
+    model: Any, example_inputs: Any, target: str | None, options: Options, dynamic_shapes: Any, passes: Passes
 ) -> Iterator[tuple[str, Callable[[], str]]]:
     gm = inference_graph(model, example_inputs, options, target, dynamic_shapes)
     with unguarded(gm.graph) if is_sized(gm.graph) else nullcontext():
-        yield from _lowered(gm, target, options)
+        yield from _lowered(gm, target, options, passes)
 
 
-def _lowered(gm: fx.GraphModule, target: str | None, options: Options) -> Iterator[tuple[str, Callable[[], str]]]:
+def _lowered(gm: fx.GraphModule, target: str | None, options: Options, passes: Passes) -> Iterator[tuple[str, Callable[[], str]]]:
     from lamina.targets.module import keep_kernels
 
     from ..importing.importer import import_torch
@@ -74,7 +95,7 @@ def _lowered(gm: fx.GraphModule, target: str | None, options: Options) -> Iterat
     yield "linalg", lambda: _text(module)
     reached = "linalg"
     for level in ("graph", "plan", "tile"):
-        run_passes(module, reached, level, destination.target, options, {}, verify_each=True)
+        passes.run(module, reached, level, destination.target, options)
         reached = level
         yield level, lambda: _text(module)
     ready = source_kernels(module, graph, options, destination)
