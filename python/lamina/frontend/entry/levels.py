@@ -52,11 +52,18 @@ class Passes:
 
 
 def emit(
-    model: Any, example_inputs: Any, *, target: str, level: str, options: Options, dynamic_shapes: Any = None, passes: Passes
+    model: Any,
+    example_inputs: Any,
+    *,
+    target: str,
+    level: str,
+    options: Options,
+    dynamic_shapes: Any = None,
+    passes: Passes | None = None,
 ) -> str:
     """Returns the text of a model at one level. Raises CompileError if the target has no such level."""
     reached = []
-    for name, text in _levels(model, example_inputs, target, with_registered(options), dynamic_shapes, passes):
+    for name, text in _levels(model, example_inputs, target, with_registered(options), dynamic_shapes, passes or Passes()):
         if name == level:
             return text()
         reached.append(name)
