@@ -1,6 +1,8 @@
 """Gradients of attention's keys and values (flash attention 2): one program for N keys of one key head, with all queries that see
 them, of all heads that share the key head. Blocks of scores are transposed, so that they are operands as they lie in registers."""
 
+from collections import namedtuple
+
 import triton
 import triton.language as tl
 
@@ -9,6 +11,18 @@ from .places import place_of
 from .step import capped, masked, rows_of
 from .symbolic import may_end_inside
 from .weights import logarithms, weights
+
+Tile = namedtuple(
+    "Tile",
+    "key value key_rows key_start q grad sums deltas mask drop_seed head_number "
+    "Q GRAD SUMS MASK QUERIES KEYS SIZE VALUES SCALE CAP CAUSAL HOW DROPS M N D E",
+)
+"""N keys of one key head, and a query head that reads them.
+
+key, value, key_rows         the keys and values (N, D), and their numbers; key_start: the first of these
+q, grad, sums, deltas, mask  memory of the query head
+drop_seed, head_number       the seed, and the query head's number among those of all sequences, with DROPS
+"""
 
 
 @triton.jit
@@ -47,18 +61,17 @@ def backward_keys(
         sums_head, deltas_head = sums + batch * SUMS[0] + head * SUMS[1], deltas + (batch * HEADS + head) * QUERIES
         mask_head = mask + batch * MASK[0] + head * MASK[1]
         head_number = (batch * HEADS + head).to(tl.int32)
+        listed = blocks
         if len(BLOCKS) > 0:
             listed = blocks + batch * BLOCKS[0] + head * BLOCKS[1] + key_start // N * BLOCKS[2]
-            key_acc, value_acc = _listed(
-                key_acc, value_acc, keys, values, q_head, grad_head, sums_head, deltas_head, mask_head, listed, key_rows, key_start,
-                drop_seed, head_number, Q, GRAD, SUMS, MASK, QUERIES, KEYS, SIZE, VALUES, SCALE, CAP, CAUSAL, HOW, DROPS, M, D, E,
-            )  # fmt: skip
-        else:
-            key_acc, value_acc = _in_order(
-                key_acc, value_acc, keys, values, q_head, grad_head, sums_head, deltas_head, mask_head, key_rows, key_start,
-                drop_seed, head_number, Q, GRAD, SUMS, MASK, QUERIES, KEYS, SIZE, VALUES, SCALE, CAP, CAUSAL, HOW, DROPS, M, N, D,
-                E,
-            )  # fmt: skip
+        key_acc, value_acc = _add_head(  # not by a variable: that would make values of the constants in the tile
+            key_acc, value_acc,
+            Tile(
+                keys, values, key_rows, key_start, q_head, grad_head, sums_head, deltas_head, mask_head, drop_seed, head_number, Q,
+                GRAD, SUMS, MASK, QUERIES, KEYS, SIZE, VALUES, SCALE, CAP, CAUSAL, HOW, DROPS, M, N, D, E,
+            ),
+            listed, len(BLOCKS) > 0,
+        )  # fmt: skip
     if len(DROPS) > 0:
         key_acc, value_acc = key_acc * DROPS[1], value_acc * DROPS[1]
     wide_places = key_rows.to(tl.int64)[:, None]
@@ -69,92 +82,64 @@ def backward_keys(
 
 
 @triton.jit
-def _listed(
-    key_acc, value_acc, keys, values, q, grad, sums, deltas, mask, blocks, key_rows, key_start, drop_seed, head_number, Q, GRAD,
-    SUMS, MASK, QUERIES, KEYS, SIZE: tl.constexpr, VALUES: tl.constexpr, SCALE: tl.constexpr, CAP: tl.constexpr,
-    CAUSAL: tl.constexpr, HOW: tl.constexpr, DROPS: tl.constexpr, M: tl.constexpr, D: tl.constexpr, E: tl.constexpr,
-):  # fmt: skip
-    """Adds the blocks of a head's queries that the lists at `blocks` name, as in forward."""
-    count, block = tl.load(blocks), tl.load(blocks + 2)
-    for i in range(count):
-        key_acc, value_acc = _block(
-            key_acc, value_acc, keys, values, q, grad, sums, deltas, mask, key_rows, key_start, block * M, drop_seed, head_number,
-            Q, GRAD, SUMS, MASK, QUERIES, KEYS, SIZE, VALUES, SCALE, CAP, "none" if HOW == "bool" else "zeros", DROPS, M, D, E,
-            False,
-        )  # fmt: skip
-        block = tl.load(blocks + 2 + min(i + 1, count - 1))  # one iteration ahead, as in forward
-    last = blocks + (QUERIES + M - 1) // M + 1
-    count, block = tl.load(blocks + 1), tl.load(last)
-    for i in range(count):
-        key_acc, value_acc = _block(
-            key_acc, value_acc, keys, values, q, grad, sums, deltas, mask, key_rows, key_start, block * M, drop_seed, head_number,
-            Q, GRAD, SUMS, MASK, QUERIES, KEYS, SIZE, VALUES, SCALE, CAP, HOW, DROPS, M, D, E, CAUSAL,
-        )  # fmt: skip
-        block = tl.load(last - min(i + 1, count - 1))
+def _add_head(key_acc, value_acc, tile, blocks, LISTED: tl.constexpr):
+    """Adds the queries of a tile's head: the blocks of them that the lists at `blocks` name, as in forward, where LISTED; else all
+    that see these keys."""
+    if LISTED:
+        WHOLE: tl.constexpr = "none" if tile.HOW == "bool" else "zeros"
+        count, block = tl.load(blocks), tl.load(blocks + 2)
+        for i in range(count):
+            key_acc, value_acc = _block(key_acc, value_acc, tile, block * tile.M, WHOLE, False)
+            block = tl.load(blocks + 2 + min(i + 1, count - 1))  # one iteration ahead, as in forward
+        last = blocks + (tile.QUERIES + tile.M - 1) // tile.M + 1
+        count, block = tl.load(blocks + 1), tl.load(last)
+        for i in range(count):
+            key_acc, value_acc = _block(key_acc, value_acc, tile, block * tile.M, tile.HOW, tile.CAUSAL)
+            block = tl.load(last - min(i + 1, count - 1))
+    else:
+        interior = 0  # rows from here on see all of these keys
+        if tile.CAUSAL:
+            interior = (tile.key_start + tile.N - 1 + tile.M - 1) // tile.M * tile.M
+            for query_start in range(tile.key_start // tile.M * tile.M, min(interior, tile.QUERIES), tile.M):
+                key_acc, value_acc = _block(key_acc, value_acc, tile, query_start, tile.HOW, True)
+        for query_start in range(interior, tile.QUERIES, tile.M):
+            key_acc, value_acc = _block(key_acc, value_acc, tile, query_start, tile.HOW, False)
     return key_acc, value_acc
 
 
 @triton.jit
-def _in_order(
-    key_acc, value_acc, keys, values, q, grad, sums, deltas, mask, key_rows, key_start, drop_seed, head_number, Q, GRAD, SUMS, MASK,
-    QUERIES, KEYS, SIZE: tl.constexpr, VALUES: tl.constexpr, SCALE: tl.constexpr, CAP: tl.constexpr, CAUSAL: tl.constexpr,
-    HOW: tl.constexpr, DROPS: tl.constexpr, M: tl.constexpr, N: tl.constexpr, D: tl.constexpr, E: tl.constexpr,
-):  # fmt: skip
-    """Adds all blocks of a head's queries that see these keys."""
-    interior = 0  # rows from here on see all of these keys
-    if CAUSAL:
-        interior = (key_start + N - 1 + M - 1) // M * M
-        for query_start in range(key_start // M * M, min(interior, QUERIES), M):
-            key_acc, value_acc = _block(
-                key_acc, value_acc, keys, values, q, grad, sums, deltas, mask, key_rows, key_start, query_start, drop_seed,
-                head_number, Q, GRAD, SUMS, MASK, QUERIES, KEYS, SIZE, VALUES, SCALE, CAP, HOW, DROPS, M, D, E, True,
-            )  # fmt: skip
-    for query_start in range(interior, QUERIES, M):
-        key_acc, value_acc = _block(
-            key_acc, value_acc, keys, values, q, grad, sums, deltas, mask, key_rows, key_start, query_start, drop_seed, head_number,
-            Q, GRAD, SUMS, MASK, QUERIES, KEYS, SIZE, VALUES, SCALE, CAP, HOW, DROPS, M, D, E, False,
-        )  # fmt: skip
-    return key_acc, value_acc
-
-
-@triton.jit
-def _block(
-    key_acc, value_acc, keys, values, q, grad, sums, deltas, mask, key_rows, key_start, query_start, drop_seed, head_number, Q,
-    GRAD, SUMS, MASK, QUERIES, KEYS, SIZE: tl.constexpr,
-    VALUES: tl.constexpr, SCALE: tl.constexpr, CAP: tl.constexpr, HOW: tl.constexpr, DROPS: tl.constexpr, M: tl.constexpr,
-    D: tl.constexpr, E: tl.constexpr, DIAGONAL: tl.constexpr,
-):  # fmt: skip
+def _block(key_acc, value_acc, tile, query_start, HOW: tl.constexpr, DIAGONAL: tl.constexpr):
     """Adds queries `query_start` to query_start + M of a head. Queries past the end have weight zero, and gradients of keys past
     the end are not stored.
 
+    HOW       of these queries' mask
     DIAGONAL  some of the queries come before some of the keys
     """
-    EDGE: tl.constexpr = may_end_inside(QUERIES, M)
-    rows = query_start + tl.arange(0, M)
-    inside = (key_rows[:, None] < KEYS) & (rows[None, :] < QUERIES)
-    hidden, bias = masked(mask, key_rows.to(tl.int64) * MASK[3], rows.to(tl.int64), inside, MASK[2], HOW, False, QUERIES)
+    EDGE: tl.constexpr = may_end_inside(tile.QUERIES, tile.M)
+    key_rows, rows = tile.key_rows, query_start + tl.arange(0, tile.M)
+    inside = (key_rows[:, None] < tile.KEYS) & (rows[None, :] < tile.QUERIES)
+    mask_keys = key_rows.to(tl.int64) * tile.MASK[3]
+    hidden, bias = masked(tile.mask, mask_keys, rows.to(tl.int64), inside, tile.MASK[2], HOW, False, tile.QUERIES)
     if DIAGONAL:
         hidden |= key_rows[:, None] > rows[None, :]
-    queries = rows_of(q, query_start, Q[2], Q[3], QUERIES, SIZE, M, D, EDGE)
-    grads = rows_of(grad, query_start, GRAD[2], GRAD[3], QUERIES, VALUES, M, E, EDGE)
+    queries = rows_of(tile.q, query_start, tile.Q[2], tile.Q[3], tile.QUERIES, tile.SIZE, tile.M, tile.D, EDGE)
+    grads = rows_of(tile.grad, query_start, tile.GRAD[2], tile.GRAD[3], tile.QUERIES, tile.VALUES, tile.M, tile.E, EDGE)
     BIAS: tl.constexpr = HOW == "bias" or HOW == "zeros"
-    log = logarithms(sums, rows, SUMS[2], QUERIES, BIAS)
-    delta = tl.load(deltas + rows, mask=rows < QUERIES, other=0.0)
-    scores = tl.dot(keys, queries.T)
-    if CAP > 0:
-        scores = capped(scores, SCALE, CAP)
-    SCALE_LEFT: tl.constexpr = 1.0 if CAP > 0 else SCALE
+    log = logarithms(tile.sums, rows, tile.SUMS[2], tile.QUERIES, BIAS)
+    delta = tl.load(tile.deltas + rows, mask=rows < tile.QUERIES, other=0.0)
+    scores = tl.dot(tile.key, queries.T)
+    if tile.CAP > 0:
+        scores = capped(scores, tile.SCALE, tile.CAP)
+    SCALE_LEFT: tl.constexpr = 1.0 if tile.CAP > 0 else tile.SCALE
     probabilities = weights(scores, log[None, :], hidden, bias, SCALE_LEFT, DIAGONAL or HOW == "bool", BIAS)
-    kept_probabilities, d_weights = probabilities, tl.dot(values, grads.T)
-    if len(DROPS) > 0:
-        keeps = kept(drop_seed, head_number, query_start, key_start, DROPS[0], M, key_rows.shape[0], True)
-        kept_probabilities, d_weights, delta = (
-            tl.where(keeps, probabilities, 0.0),
-            tl.where(keeps, d_weights, 0.0),
-            delta * DROPS[2],
-        )
+    kept_probabilities, d_weights = probabilities, tl.dot(tile.value, grads.T)
+    if len(tile.DROPS) > 0:
+        keeps = kept(tile.drop_seed, tile.head_number, query_start, tile.key_start, tile.DROPS[0], tile.M, key_rows.shape[0], True)
+        kept_probabilities = tl.where(keeps, probabilities, 0.0)
+        d_weights = tl.where(keeps, d_weights, 0.0)
+        delta *= tile.DROPS[2]
     value_acc = tl.dot(kept_probabilities.to(grads.dtype), grads, value_acc)
     d_scores = probabilities * (d_weights - delta[None, :])
-    if CAP > 0:
-        d_scores *= 1.0 - (scores / CAP) * (scores / CAP)
+    if tile.CAP > 0:
+        d_scores *= 1.0 - (scores / tile.CAP) * (scores / tile.CAP)
     return tl.dot(d_scores.to(queries.dtype), queries, key_acc), value_acc

@@ -1,6 +1,8 @@
 """Gradients of attention's queries (flash attention 2): one program for M queries of one head, with all keys that they see. It also
 computes `deltas`, sums over each row that `backward_keys` reads afterwards."""
 
+from collections import namedtuple
+
 import triton
 import triton.language as tl
 
@@ -9,6 +11,20 @@ from .places import place_of
 from .step import capped, masked, rows_of
 from .symbolic import is_zero, may_end_inside
 from .weights import logarithms, weights
+
+Tile = namedtuple(
+    "Tile",
+    "queries grads log delta k v mask rows query_start interior_end end drop_seed head_number "
+    "K V MASK QUERIES KEYS SIZE VALUES SCALE CAP CAUSAL HOW BLOCKS DROPS N D E",
+)
+"""M queries of one head, and what computing their gradients takes besides the package's parameters.
+
+queries, grads, rows    the queries and the gradients of their results (M, D), and their numbers; query_start: the first of these
+log, delta              the rows' log-sum-exps (see weights.logarithms), and their sums of results times gradients
+k, v, mask              the head's keys, values and mask
+interior_end, end       keys up to `end` are seen by some query; blocks of them up to `interior_end` hide none by its position
+drop_seed, head_number  the seed, and the head's number among those of all sequences, with DROPS
+"""
 
 
 @triton.jit
@@ -41,9 +57,8 @@ def backward_queries(
     v += batch * V[0] + head // GROUP * V[1]
     mask += batch * MASK[0] + head * MASK[1]
 
-    acc = tl.zeros((M, D), tl.float32)
     end = KEYS
-    interior_end = KEYS // N * N  # blocks up to here hide no key by its position
+    interior_end = KEYS // N * N
     if CAUSAL:
         end = min(query_start + M, KEYS)
         interior_end = min(query_start + 1, KEYS) // N * N
@@ -53,15 +68,13 @@ def backward_queries(
         delta *= DROPS[2]
     if len(BLOCKS) > 0:
         blocks += batch * BLOCKS[0] + head * BLOCKS[1] + query_start // M * BLOCKS[2]
-        acc = _listed(
-            acc, queries, grads, log, delta, k, v, mask, blocks, rows, query_start, drop_seed, head_number, K, V, MASK, QUERIES,
-            KEYS, SIZE, VALUES, SCALE, CAP, CAUSAL, HOW, DROPS, N, D, E,
-        )  # fmt: skip
-    else:
-        acc = _in_order(
-            acc, queries, grads, log, delta, k, v, mask, rows, query_start, interior_end, end, drop_seed, head_number, K, V, MASK,
-            QUERIES, KEYS, SIZE, VALUES, SCALE, CAP, CAUSAL, HOW, DROPS, N, D, E,
-        )  # fmt: skip
+    acc = _gradients(  # not by a variable: that would make values of the constants in the tile
+        Tile(
+            queries, grads, log, delta, k, v, mask, rows, query_start, interior_end, end, drop_seed, head_number, K, V, MASK,
+            QUERIES, KEYS, SIZE, VALUES, SCALE, CAP, CAUSAL, HOW, BLOCKS, DROPS, N, D, E,
+        ),
+        blocks,
+    )  # fmt: skip
     if len(DROPS) > 0:
         acc *= DROPS[1]
     to = d_q + batch * D_Q[0] + head * D_Q[1] + rows.to(tl.int64)[:, None] * D_Q[2] + d[None, :] * D_Q[3]
@@ -69,79 +82,59 @@ def backward_queries(
 
 
 @triton.jit
-def _listed(
-    acc, queries, grads, log, delta, k, v, mask, blocks, rows, query_start, drop_seed, head_number, K, V, MASK, QUERIES, KEYS,
-    SIZE: tl.constexpr, VALUES: tl.constexpr, SCALE: tl.constexpr, CAP: tl.constexpr, CAUSAL: tl.constexpr, HOW: tl.constexpr,
-    DROPS: tl.constexpr, N: tl.constexpr, D: tl.constexpr, E: tl.constexpr,
-):  # fmt: skip
-    """Adds the blocks of keys that the lists at `blocks` name, as in forward."""
-    count, block = tl.load(blocks), tl.load(blocks + 2)
-    for i in range(count):
-        acc = _block(
-            acc, queries, grads, log, delta, k, v, mask, rows, query_start, block * N, drop_seed, head_number, K, V, MASK, QUERIES,
-            KEYS, SIZE, VALUES, SCALE, CAP, CAUSAL, "none" if HOW == "bool" else "zeros", DROPS, N, D, E, False,
-        )  # fmt: skip
-        block = tl.load(blocks + 2 + min(i + 1, count - 1))  # one iteration ahead, as in forward
-    last = blocks + (KEYS + N - 1) // N + 1
-    count, block = tl.load(blocks + 1), tl.load(last)
-    for i in range(count):
-        acc = _block(
-            acc, queries, grads, log, delta, k, v, mask, rows, query_start, block * N, drop_seed, head_number, K, V, MASK, QUERIES,
-            KEYS, SIZE, VALUES, SCALE, CAP, CAUSAL, HOW, DROPS, N, D, E, CAUSAL or may_end_inside(KEYS, N),
-        )  # fmt: skip
-        block = tl.load(last - min(i + 1, count - 1))
+def _gradients(tile, blocks):
+    """Returns the gradients of a tile's queries, relative to SCALE, from the blocks of keys that `blocks` lists or from all."""
+    acc = tl.zeros((tile.rows.shape[0], tile.D), tl.float32)
+    EDGE: tl.constexpr = tile.CAUSAL or may_end_inside(tile.KEYS, tile.N)
+    if len(tile.BLOCKS) > 0:
+        WHOLE: tl.constexpr = "none" if tile.HOW == "bool" else "zeros"
+        count, block = tl.load(blocks), tl.load(blocks + 2)
+        for i in range(count):
+            acc = _block(acc, tile, block * tile.N, WHOLE, False)
+            block = tl.load(blocks + 2 + min(i + 1, count - 1))  # one iteration ahead, as in forward
+        last = blocks + (tile.KEYS + tile.N - 1) // tile.N + 1
+        count, block = tl.load(blocks + 1), tl.load(last)
+        for i in range(count):
+            acc = _block(acc, tile, block * tile.N, tile.HOW, EDGE)
+            block = tl.load(last - min(i + 1, count - 1))
+    else:
+        for key_start in range(0, tile.interior_end, tile.N):
+            acc = _block(acc, tile, key_start, tile.HOW, False)
+        if EDGE:
+            for key_start in range(tile.interior_end, tile.end, tile.N):
+                acc = _block(acc, tile, key_start, tile.HOW, True)
     return acc
 
 
 @triton.jit
-def _in_order(
-    acc, queries, grads, log, delta, k, v, mask, rows, query_start, interior_end, end, drop_seed, head_number, K, V, MASK, QUERIES,
-    KEYS, SIZE: tl.constexpr, VALUES: tl.constexpr, SCALE: tl.constexpr, CAP: tl.constexpr, CAUSAL: tl.constexpr, HOW: tl.constexpr,
-    DROPS: tl.constexpr, N: tl.constexpr, D: tl.constexpr, E: tl.constexpr,
-):  # fmt: skip
-    """Adds the blocks of keys up to `end`, of which those up to `interior_end` hide none by its position."""
-    for key_start in range(0, interior_end, N):
-        acc = _block(
-            acc, queries, grads, log, delta, k, v, mask, rows, query_start, key_start, drop_seed, head_number, K, V, MASK, QUERIES,
-            KEYS, SIZE, VALUES, SCALE, CAP, CAUSAL, HOW, DROPS, N, D, E, False,
-        )  # fmt: skip
-    if CAUSAL or may_end_inside(KEYS, N):
-        for key_start in range(interior_end, end, N):
-            acc = _block(
-                acc, queries, grads, log, delta, k, v, mask, rows, query_start, key_start, drop_seed, head_number, K, V, MASK,
-                QUERIES, KEYS, SIZE, VALUES, SCALE, CAP, CAUSAL, HOW, DROPS, N, D, E, True,
-            )  # fmt: skip
-    return acc
+def _block(acc, tile, key_start, HOW: tl.constexpr, EDGE: tl.constexpr):
+    """Adds keys `key_start` to key_start + N.
 
-
-@triton.jit
-def _block(
-    acc, queries, grads, log, delta, k, v, mask, rows, query_start, key_start, drop_seed, head_number, K, V,
-    MASK, QUERIES, KEYS, SIZE: tl.constexpr, VALUES: tl.constexpr, SCALE: tl.constexpr, CAP: tl.constexpr,
-    CAUSAL: tl.constexpr, HOW: tl.constexpr, DROPS: tl.constexpr, N: tl.constexpr, D: tl.constexpr, E: tl.constexpr,
-    EDGE: tl.constexpr,
-):  # fmt: skip
-    """Adds keys `key_start` to key_start + N. EDGE: some of them may be past the end, or come after a query."""
-    keys = key_start + tl.arange(0, N)
-    inside = (rows[:, None] < QUERIES) & (keys[None, :] < KEYS)
-    hidden, bias = masked(mask, rows.to(tl.int64) * MASK[2], keys, inside, MASK[3], HOW, is_zero(MASK[2]), KEYS)
+    HOW   of these keys' mask
+    EDGE  some of them may be past the end, or come after a query
+    """
+    rows = tile.rows
+    keys = key_start + tl.arange(0, tile.N)
+    inside = (rows[:, None] < tile.QUERIES) & (keys[None, :] < tile.KEYS)
+    mask_rows = rows.to(tl.int64) * tile.MASK[2]
+    hidden, bias = masked(tile.mask, mask_rows, keys, inside, tile.MASK[3], HOW, is_zero(tile.MASK[2]), tile.KEYS)
     if EDGE:
-        hidden |= keys[None, :] >= KEYS
-        if CAUSAL:
+        hidden |= keys[None, :] >= tile.KEYS
+        if tile.CAUSAL:
             hidden |= keys[None, :] > rows[:, None]
-    key = rows_of(k, key_start, K[2], K[3], KEYS, SIZE, N, D, EDGE)
-    value = rows_of(v, key_start, V[2], V[3], KEYS, VALUES, N, E, EDGE)
+    key = rows_of(tile.k, key_start, tile.K[2], tile.K[3], tile.KEYS, tile.SIZE, tile.N, tile.D, EDGE)
+    value = rows_of(tile.v, key_start, tile.V[2], tile.V[3], tile.KEYS, tile.VALUES, tile.N, tile.E, EDGE)
     BIAS: tl.constexpr = HOW == "bias" or HOW == "zeros"
-    scores = tl.dot(queries, key.T)
-    if CAP > 0:
-        scores = capped(scores, SCALE, CAP)
-    SCALE_LEFT: tl.constexpr = 1.0 if CAP > 0 else SCALE
-    probabilities = weights(scores, log[:, None], hidden, bias, SCALE_LEFT, EDGE or HOW == "bool", BIAS)
-    d_weights = tl.dot(grads, value.T)
-    if len(DROPS) > 0:
-        keeps = kept(drop_seed, head_number, query_start, key_start, DROPS[0], rows.shape[0], N, False)
+    scores = tl.dot(tile.queries, key.T)
+    if tile.CAP > 0:
+        scores = capped(scores, tile.SCALE, tile.CAP)
+    SCALE_LEFT: tl.constexpr = 1.0 if tile.CAP > 0 else tile.SCALE
+    probabilities = weights(scores, tile.log[:, None], hidden, bias, SCALE_LEFT, EDGE or HOW == "bool", BIAS)
+    d_weights = tl.dot(tile.grads, value.T)
+    if len(tile.DROPS) > 0:
+        keeps = kept(tile.drop_seed, tile.head_number, tile.query_start, key_start, tile.DROPS[0], rows.shape[0], tile.N, False)
         d_weights = tl.where(keeps, d_weights, 0.0)  # the factor is applied once at the end
-    d_scores = probabilities * (d_weights - delta[:, None])
-    if CAP > 0:
-        d_scores *= 1.0 - (scores / CAP) * (scores / CAP)
+    d_scores = probabilities * (d_weights - tile.delta[:, None])
+    if tile.CAP > 0:
+        d_scores *= 1.0 - (scores / tile.CAP) * (scores / tile.CAP)
     return tl.dot(d_scores.to(key.dtype), key, acc)

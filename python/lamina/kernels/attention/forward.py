@@ -1,5 +1,7 @@
 """Attention of many queries (flash attention 2): one program for M queries of one head, with all keys that they see."""
 
+from collections import namedtuple
+
 import triton
 import triton.language as tl
 
@@ -7,6 +9,20 @@ from .dropped import kept
 from .places import place_of
 from .step import keep_sums, masked, rows_of, step
 from .symbolic import is_zero, may_end_inside
+
+Tile = namedtuple(
+    "Tile",
+    "batch head queries k v mask rows query_start first begin interior interior_end end slope drop_seed head_number "
+    "K V MASK QUERIES KEYS SIZE VALUES SCALE CAP CAUSAL OFFSET WINDOW HOW BOUNDS ALIBI BLOCKS DROPS N D E DESCRIPTORS",
+)
+"""M queries of one head, and what computing them takes besides the package's parameters.
+
+queries, rows           the queries (M, D) and their numbers; query_start: the first of these
+k, v, mask              the head's keys, values and mask: pointers, or descriptors with DESCRIPTORS
+first to end            the keys that they see (see _keys_of)
+slope                   of the head, with ALIBI
+drop_seed, head_number  the seed, and the head's number among those of all sequences, with DROPS
+"""
 
 
 @triton.jit
@@ -31,9 +47,6 @@ def forward(
         k = tl.make_tensor_descriptor(k, [KEYS, SIZE], [K[2], 1], [N, D])
         v = tl.make_tensor_descriptor(v, [KEYS, VALUES], [V[2], 1], [N, E])
 
-    acc = tl.zeros((M, E), tl.float32)
-    row_max = tl.full((M,), -float("inf"), tl.float32)
-    row_sum = tl.zeros((M,), tl.float32)
     first, begin, interior, interior_end, end = _keys_of(
         bounds, batch, head, query_start, KEYS, CAUSAL, OFFSET, WINDOW, BOUNDS, M, N
     )
@@ -43,21 +56,13 @@ def forward(
     slope = 0.0
     if ALIBI:
         slope = tl.load(slopes + head)
-    if len(BLOCKS) > 0:
-        blocks += batch * BLOCKS[0] + head * BLOCKS[1] + query_start // M * BLOCKS[2]
-        acc, row_max, row_sum = _listed(
-            acc, row_max, row_sum, queries, k, v, mask, blocks, rows, query_start, first, end, slope, drop_seed, head_number, K, V,
-            MASK, QUERIES, KEYS, SIZE, VALUES, SCALE, CAP, CAUSAL, OFFSET, WINDOW, HOW, BOUNDS, ALIBI, DROPS, N, D, E, DESCRIPTORS,
-        )  # fmt: skip
-    else:
-        acc, row_max, row_sum = _in_order(
-            acc, row_max, row_sum, queries, k, v, mask, rows, query_start, first, begin, interior, interior_end, end, slope,
-            drop_seed, head_number, K, V, MASK, QUERIES, KEYS, SIZE, VALUES, SCALE, CAP, CAUSAL, OFFSET, WINDOW, HOW, BOUNDS, ALIBI,
+    _attend(  # not by a variable: that would make values of the constants in the tile
+        Tile(
+            batch, head, queries, k, v, mask, rows, query_start, first, begin, interior, interior_end, end, slope, drop_seed,
+            head_number, K, V, MASK, QUERIES, KEYS, SIZE, VALUES, SCALE, CAP, CAUSAL, OFFSET, WINDOW, HOW, BOUNDS, ALIBI, BLOCKS,
             DROPS, N, D, E, DESCRIPTORS,
-        )  # fmt: skip
-    _write(
-        acc, row_max, row_sum, rows, query_start, slope, batch, head, out, sums, OUT, SUMS, QUERIES, VALUES, HOW == "bias" or ALIBI,
-        ALIBI, HOW != "none" or WINDOW > 0 or len(BOUNDS) > 0 or OFFSET < 0, DROPS, M, E,
+        ),
+        blocks, out, sums, OUT, SUMS,
     )  # fmt: skip
 
 
@@ -95,122 +100,102 @@ def _keys_of(
 
 
 @triton.jit
-def _listed(
-    acc, row_max, row_sum, queries, k, v, mask, blocks, rows, query_start, first, end, slope, drop_seed, head_number, K, V, MASK,
-    QUERIES, KEYS, SIZE: tl.constexpr, VALUES: tl.constexpr, SCALE: tl.constexpr, CAP: tl.constexpr, CAUSAL: tl.constexpr,
-    OFFSET: tl.constexpr, WINDOW: tl.constexpr, HOW: tl.constexpr, BOUNDS, ALIBI: tl.constexpr, DROPS: tl.constexpr,
-    N: tl.constexpr, D: tl.constexpr, E: tl.constexpr, DESCRIPTORS: tl.constexpr,
-):  # fmt: skip
+def _attend(tile, blocks, out, sums, OUT, SUMS):
+    """Computes and stores the results of a tile."""
+    M: tl.constexpr = tile.rows.shape[0]
+    acc = tl.zeros((M, tile.E), tl.float32)
+    row_max = tl.full((M,), -float("inf"), tl.float32)
+    row_sum = tl.zeros((M,), tl.float32)
+    if len(tile.BLOCKS) > 0:
+        blocks += tile.batch * tile.BLOCKS[0] + tile.head * tile.BLOCKS[1] + tile.query_start // M * tile.BLOCKS[2]
+        acc, row_max, row_sum = _listed(acc, row_max, row_sum, tile, blocks)
+    else:
+        acc, row_max, row_sum = _in_order(acc, row_max, row_sum, tile)
+    _write(acc, row_max, row_sum, tile, out, sums, OUT, SUMS)
+
+
+@triton.jit
+def _listed(acc, row_max, row_sum, tile, blocks):
     """Adds the blocks of keys that the lists at `blocks` name: those that the mask shows wholly, then those shown in part."""
+    WHOLE: tl.constexpr = "none" if tile.HOW == "bool" else "zeros"
+    EDGE: tl.constexpr = tile.CAUSAL or tile.WINDOW > 0 or may_end_inside(tile.KEYS, tile.N)
     count, block = tl.load(blocks), tl.load(blocks + 2)
     for i in range(count):
-        acc, row_max, row_sum = _block(
-            acc, row_max, row_sum, queries, k, v, mask, rows, block * N, query_start, first, end, slope, drop_seed, head_number, K,
-            V, MASK, QUERIES, KEYS, SIZE, VALUES, SCALE, CAP, CAUSAL, OFFSET, WINDOW, "none" if HOW == "bool" else "zeros", BOUNDS,
-            ALIBI, DROPS, N, D, E, DESCRIPTORS, False,
-        )  # fmt: skip
+        acc, row_max, row_sum = _block(acc, row_max, row_sum, tile, block * tile.N, WHOLE, False)
         block = tl.load(blocks + 2 + min(i + 1, count - 1))  # one iteration ahead: loads of keys do not wait for it
-    last = blocks + (KEYS + N - 1) // N + 1
+    last = blocks + (tile.KEYS + tile.N - 1) // tile.N + 1
     count, block = tl.load(blocks + 1), tl.load(last)
     for i in range(count):
-        acc, row_max, row_sum = _block(
-            acc, row_max, row_sum, queries, k, v, mask, rows, block * N, query_start, first, end, slope, drop_seed, head_number, K,
-            V, MASK, QUERIES, KEYS, SIZE, VALUES, SCALE, CAP, CAUSAL, OFFSET, WINDOW, HOW, BOUNDS, ALIBI, DROPS, N, D, E,
-            DESCRIPTORS, CAUSAL or WINDOW > 0 or may_end_inside(KEYS, N),
-        )  # fmt: skip
+        acc, row_max, row_sum = _block(acc, row_max, row_sum, tile, block * tile.N, tile.HOW, EDGE)
         block = tl.load(last - min(i + 1, count - 1))
     return acc, row_max, row_sum
 
 
 @triton.jit
-def _in_order(
-    acc, row_max, row_sum, queries, k, v, mask, rows, query_start, first, begin, interior, interior_end, end, slope, drop_seed,
-    head_number, K, V, MASK, QUERIES, KEYS, SIZE: tl.constexpr, VALUES: tl.constexpr, SCALE: tl.constexpr, CAP: tl.constexpr,
-    CAUSAL: tl.constexpr, OFFSET: tl.constexpr, WINDOW: tl.constexpr, HOW: tl.constexpr, BOUNDS, ALIBI: tl.constexpr,
-    DROPS: tl.constexpr, N: tl.constexpr, D: tl.constexpr, E: tl.constexpr, DESCRIPTORS: tl.constexpr,
-):  # fmt: skip
+def _in_order(acc, row_max, row_sum, tile):
     """Adds the blocks of keys from `begin` to `end` (see _keys_of)."""
-    if WINDOW > 0 or len(BOUNDS) > 0:
-        for key_start in range(begin, interior, N):
-            acc, row_max, row_sum = _block(
-                acc, row_max, row_sum, queries, k, v, mask, rows, key_start, query_start, first, end, slope, drop_seed, head_number,
-                K, V, MASK, QUERIES, KEYS, SIZE, VALUES, SCALE, CAP, CAUSAL, OFFSET, WINDOW, HOW, BOUNDS, ALIBI, DROPS, N, D, E,
-                DESCRIPTORS, True,
-            )  # fmt: skip
-    for key_start in range(interior, interior_end, N):
-        acc, row_max, row_sum = _block(
-            acc, row_max, row_sum, queries, k, v, mask, rows, key_start, query_start, first, end, slope, drop_seed, head_number, K,
-            V, MASK, QUERIES, KEYS, SIZE, VALUES, SCALE, CAP, CAUSAL, OFFSET, WINDOW, HOW, BOUNDS, ALIBI, DROPS, N, D, E,
-            DESCRIPTORS, False,
-        )  # fmt: skip
-    if CAUSAL or may_end_inside(KEYS, N) or len(BOUNDS) > 0:
-        for key_start in range(interior_end, end, N):
-            acc, row_max, row_sum = _block(
-                acc, row_max, row_sum, queries, k, v, mask, rows, key_start, query_start, first, end, slope, drop_seed, head_number,
-                K, V, MASK, QUERIES, KEYS, SIZE, VALUES, SCALE, CAP, CAUSAL, OFFSET, WINDOW, HOW, BOUNDS, ALIBI, DROPS, N, D, E,
-                DESCRIPTORS, True,
-            )  # fmt: skip
+    if tile.WINDOW > 0 or len(tile.BOUNDS) > 0:
+        for key_start in range(tile.begin, tile.interior, tile.N):
+            acc, row_max, row_sum = _block(acc, row_max, row_sum, tile, key_start, tile.HOW, True)
+    for key_start in range(tile.interior, tile.interior_end, tile.N):
+        acc, row_max, row_sum = _block(acc, row_max, row_sum, tile, key_start, tile.HOW, False)
+    if tile.CAUSAL or may_end_inside(tile.KEYS, tile.N) or len(tile.BOUNDS) > 0:
+        for key_start in range(tile.interior_end, tile.end, tile.N):
+            acc, row_max, row_sum = _block(acc, row_max, row_sum, tile, key_start, tile.HOW, True)
     return acc, row_max, row_sum
 
 
 @triton.jit
-def _block(
-    acc, row_max, row_sum, queries, k, v, mask, rows, key_start, query_start, first, end, slope, drop_seed, head_number, K, V,
-    MASK, QUERIES, KEYS, SIZE: tl.constexpr, VALUES: tl.constexpr, SCALE: tl.constexpr, CAP: tl.constexpr,
-    CAUSAL: tl.constexpr, OFFSET: tl.constexpr, WINDOW: tl.constexpr, HOW: tl.constexpr, BOUNDS,
-    ALIBI: tl.constexpr, DROPS: tl.constexpr, N: tl.constexpr, D: tl.constexpr, E: tl.constexpr, DESCRIPTORS: tl.constexpr,
-    EDGE: tl.constexpr,
-):  # fmt: skip
+def _block(acc, row_max, row_sum, tile, key_start, HOW: tl.constexpr, EDGE: tl.constexpr):
     """Adds keys `key_start` to key_start + N.
 
+    HOW   of these keys' mask
     EDGE  some of them may be past the end, or be hidden from a query by their position
     """
-    keys = key_start + tl.arange(0, N)
-    inside = (rows[:, None] < QUERIES) & (keys[None, :] < KEYS)
-    hidden, bias = masked(mask, rows.to(tl.int64) * MASK[2], keys, inside, MASK[3], HOW, is_zero(MASK[2]), KEYS)
-    if ALIBI:
-        bias += (slope * (keys - query_start).to(tl.float32))[
-            None, :
-        ]  # softmax does not change where all scores of a row are shifted
+    rows = tile.rows
+    keys = key_start + tl.arange(0, tile.N)
+    inside = (rows[:, None] < tile.QUERIES) & (keys[None, :] < tile.KEYS)
+    mask_rows = rows.to(tl.int64) * tile.MASK[2]
+    hidden, bias = masked(tile.mask, mask_rows, keys, inside, tile.MASK[3], HOW, is_zero(tile.MASK[2]), tile.KEYS)
+    if tile.ALIBI:  # relative to the first query: softmax does not change where all scores of a row are shifted
+        bias += (tile.slope * (keys - tile.query_start).to(tl.float32))[None, :]
     if EDGE:
-        hidden |= keys[None, :] >= KEYS
-        if len(BOUNDS) > 0:
-            hidden |= (keys < first)[None, :] | (keys >= end)[None, :]
-        if CAUSAL:
-            hidden |= keys[None, :] > rows[:, None] + OFFSET
-        if WINDOW > 0:
-            hidden |= keys[None, :] <= rows[:, None] + (OFFSET - WINDOW)
-    if DESCRIPTORS:
-        key, value = k.load([key_start, 0]), v.load([key_start, 0])
+        hidden |= keys[None, :] >= tile.KEYS
+        if len(tile.BOUNDS) > 0:
+            hidden |= (keys < tile.first)[None, :] | (keys >= tile.end)[None, :]
+        if tile.CAUSAL:
+            hidden |= keys[None, :] > rows[:, None] + tile.OFFSET
+        if tile.WINDOW > 0:
+            hidden |= keys[None, :] <= rows[:, None] + (tile.OFFSET - tile.WINDOW)
+    if tile.DESCRIPTORS:
+        key, value = tile.k.load([key_start, 0]), tile.v.load([key_start, 0])
     else:
-        key = rows_of(k, key_start, K[2], K[3], KEYS, SIZE, N, D, EDGE)
-        value = rows_of(v, key_start, V[2], V[3], KEYS, VALUES, N, E, EDGE)
+        key = rows_of(tile.k, key_start, tile.K[2], tile.K[3], tile.KEYS, tile.SIZE, tile.N, tile.D, EDGE)
+        value = rows_of(tile.v, key_start, tile.V[2], tile.V[3], tile.KEYS, tile.VALUES, tile.N, tile.E, EDGE)
     keeps = inside
-    if len(DROPS) > 0:
-        keeps = kept(drop_seed, head_number, query_start, key_start, DROPS[0], rows.shape[0], N, False)
-    BIAS: tl.constexpr = HOW == "bias" or HOW == "zeros" or ALIBI
-    return step(
-        acc, row_max, row_sum, queries, key, value, hidden, bias, keeps, SCALE, CAP, EDGE or HOW == "bool", BIAS, len(DROPS)
-    )
+    if len(tile.DROPS) > 0:
+        keeps = kept(tile.drop_seed, tile.head_number, tile.query_start, key_start, tile.DROPS[0], rows.shape[0], tile.N, False)
+    HIDES: tl.constexpr = EDGE or HOW == "bool"
+    BIAS: tl.constexpr = HOW == "bias" or HOW == "zeros" or tile.ALIBI
+    DROPS: tl.constexpr = len(tile.DROPS)
+    return step(acc, row_max, row_sum, tile.queries, key, value, hidden, bias, keeps, tile.SCALE, tile.CAP, HIDES, BIAS, DROPS)
 
 
 @triton.jit
-def _write(
-    acc, row_max, row_sum, rows, query_start, slope, batch, head, out, sums, OUT, SUMS, QUERIES, VALUES: tl.constexpr,
-    BIAS: tl.constexpr, ALIBI: tl.constexpr, HIDES: tl.constexpr, DROPS: tl.constexpr, M: tl.constexpr, E: tl.constexpr,
-):  # fmt: skip
-    """Stores the result and the log-sum-exps of M queries. HIDES: some may see nothing, and are zero."""
+def _write(acc, row_max, row_sum, tile, out, sums, OUT, SUMS):
+    """Stores the result and the log-sum-exps of M queries of a head."""
+    rows = tile.rows
     if len(SUMS) > 0:
-        shift = tl.zeros((M,), tl.float32)
-        if ALIBI:
-            shift = slope * (query_start - rows).to(tl.float32)
-        sums += batch * SUMS[0] + head * SUMS[1]
-        keep_sums(sums, rows, row_max, row_sum, shift, SUMS[2], QUERIES, BIAS)
-    if HIDES:
+        shift = tl.zeros(rows.shape, tl.float32)
+        if tile.ALIBI:
+            shift = tile.slope * (tile.query_start - rows).to(tl.float32)
+        sums += tile.batch * SUMS[0] + tile.head * SUMS[1]
+        keep_sums(sums, rows, row_max, row_sum, shift, SUMS[2], tile.QUERIES, tile.HOW == "bias" or tile.ALIBI)
+    if tile.HOW != "none" or tile.WINDOW > 0 or len(tile.BOUNDS) > 0 or tile.OFFSET < 0:  # some may see nothing, and are zero
         row_sum = tl.where(row_sum == 0.0, 1.0, row_sum)
     result = acc / row_sum[:, None]
-    if len(DROPS) > 0:
-        result *= DROPS[1]
-    e = tl.arange(0, E)
-    out_at = out + batch * OUT[0] + head * OUT[1] + rows.to(tl.int64)[:, None] * OUT[2] + e[None, :] * OUT[3]
-    tl.store(out_at, result.to(out.dtype.element_ty), mask=(rows[:, None] < QUERIES) & (e[None, :] < VALUES))
+    if len(tile.DROPS) > 0:
+        result *= tile.DROPS[1]
+    e = tl.arange(0, tile.E)
+    out_at = out + tile.batch * OUT[0] + tile.head * OUT[1] + rows.to(tl.int64)[:, None] * OUT[2] + e[None, :] * OUT[3]
+    tl.store(out_at, result.to(out.dtype.element_ty), mask=(rows[:, None] < tile.QUERIES) & (e[None, :] < tile.VALUES))
