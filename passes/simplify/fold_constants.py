@@ -44,7 +44,7 @@ class FoldConstants(Pass):
 
     def run(self, module: ir.Module) -> None:
         """Folds the blocks of functions; groups are left alone."""
-        with module.context, ir.Location.unknown():
+        with module.context, ir.Location.unknown(), np.errstate(all="ignore"):
             for block in tensor_blocks(module):
                 if block.owner.operation.name == "func.func":
                     _Folder(self.max_bytes).run(block)
@@ -166,9 +166,8 @@ def _is_ramp(x: np.ndarray) -> bool:
     if x.dtype == np.bool_ or max(x.shape, default=0) < 3:
         return False
     first, total = x[(slice(0, 1),) * x.ndim], 0
-    with np.errstate(all="ignore"):  # infinities, as in masks, are not ramps
-        for axis, n in enumerate(x.shape):
-            second = np.take(x, [min(1, n - 1)], axis)[tuple(slice(None) if d == axis else slice(0, 1) for d in range(x.ndim))]
-            along = np.arange(n, dtype=x.dtype).reshape([-1 if d == axis else 1 for d in range(x.ndim)])
-            total = total + (second - first) * along
+    for axis, n in enumerate(x.shape):
+        second = np.take(x, [min(1, n - 1)], axis)[tuple(slice(None) if d == axis else slice(0, 1) for d in range(x.ndim))]
+        along = np.arange(n, dtype=x.dtype).reshape([-1 if d == axis else 1 for d in range(x.ndim)])
+        total = total + (second - first) * along
     return bool(np.array_equal(first + total, x))

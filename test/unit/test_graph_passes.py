@@ -129,3 +129,14 @@ def test_passes_are_idempotent() -> None:
     for p in PASSES:
         p.run(module)
     assert str(module) == once
+
+
+@pytest.mark.filterwarnings("error")
+def test_folding_infinities_does_not_warn() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        logarithms = torch.arange(5).float().log()
+        return x + logarithms + torch.stack([logarithms, -logarithms]).sum(0)
+
+    _, module = prepared((function, [((3, 5), f32)]))
+    for p in PASSES:
+        p.run(module)
