@@ -46,6 +46,9 @@ class Assignments:
         self._before.restore()
 
     def _enter(self, *_: object) -> None:
+        for module in self.module.modules():
+            if isinstance(module, nn.RNNBase):
+                module._update_flat_weights()  # which its forward would do, since torch.export has put other tensors in place
         self._inside = Snapshot(self.module)  # with torch.export's tensors in place
 
     def _leave(self, module: nn.Module, args: Any, output: Any) -> Any:

@@ -1,4 +1,5 @@
-"""Implementations above autograd of ops whose gradients in C++ take known sizes only, or as many ops as a row has elements."""
+"""Implementations above autograd of ops whose gradients in C++ take known sizes only, take as many ops as a row has elements, or
+read what a traced call does not compute."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch._decomp import decomposition_table
+from torch._decomp.decompositions import one_layer_lstm
 
 aten = torch.ops.aten
 
@@ -57,8 +59,24 @@ def cumulative_product(x: Tensor, dim: int, *, dtype: torch.dtype | None = None)
         return aten.cumprod.default(x, dim)  # type: ignore[no-any-return]
 
 
+def lstm_layer(
+    x: Tensor, w0: Tensor, w1: Tensor, w2: Tensor, w3: Tensor, hx: Tensor, cx: Tensor, reverse: bool, *rest: Any
+) -> tuple[Tensor, ...]:
+    """Computes a layer of an LSTM, step by step where a gradient is needed.
+
+    torch traces oneDNN's layer for inference only, without the workspace that its gradient reads.
+    """
+    if not any(t.requires_grad for t in (x, w0, w1, w2, w3, hx, cx)):
+        with torch._C._AutoDispatchBelowAutograd():
+            return aten.mkldnn_rnn_layer.default(x, w0, w1, w2, w3, hx, cx, reverse, *rest)  # type: ignore[no-any-return]
+    has_biases = rest[4]
+    out, (hy, cy) = one_layer_lstm(x, (hx.squeeze(0), cx.squeeze(0)), (w0, w1, w2, w3), has_biases, reverse)
+    return out, hy.unsqueeze(0), cy.unsqueeze(0), x.new_empty(0, dtype=torch.uint8)
+
+
 ABOVE_AUTOGRAD: dict[torch._ops.OpOverload, Callable[..., Any]] = {
     aten.affine_grid_generator.default: decomposition_table[aten.affine_grid_generator.default],
     aten.cumprod.default: cumulative_product,
+    aten.mkldnn_rnn_layer.default: lstm_layer,
 }
 """The ops, with their implementations."""
