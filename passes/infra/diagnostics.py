@@ -9,6 +9,7 @@ from torch_mlir import ir
 from lamina.core.errors import CompileError
 from lamina.dialects import graph
 from lamina.dialects import verify as verify_dialects
+from lamina.dialects.variadic import ops_below
 
 _PLACE = re.compile(r'"((?:[^"\\]|\\.)*)":(\d+):(\d+)')
 
@@ -80,32 +81,22 @@ def verify_input(module: ir.Module) -> None:
     """
     verify(module)
     wrong: list[Diagnostic] = []
-
-    def look(op: ir.Operation) -> ir.WalkResult:
-        """Finds captured values, and functions without a terminator."""
+    for op in ops_below(module.operation):
         if op.name == graph.GroupOp.OPERATION_NAME and graph.captured(op) is not None:
             wrong.append(_error("graph.group uses a value from outside that is not an operand of it", op))
         for block in op.regions[0].blocks if op.name == "func.func" else ():
             end = block.operations[len(block.operations) - 1].operation
             if end.name.startswith(("graph.", "plan.")):
                 wrong.append(_error(f"{end.name} ends a function, which wants a terminator", end))
-        return ir.WalkResult.ADVANCE
-
-    module.operation.walk(look)
     if wrong:
         raise InvalidIR(tuple(wrong))
 
 
 def unknown_ops(module: ir.Module) -> tuple[Diagnostic, ...]:
     """Returns an error for every op that no dialect declares: Lamina's contexts parse these, for the sake of graph and plan."""
-    context, errors = module.context, []
-
-    def look(op: ir.Operation) -> ir.WalkResult:
-        """Finds ops that no dialect declares."""
-        if not context.is_registered_operation(op.name) and not op.name.startswith(("graph.", "plan.")):
-            text = f"no dialect declares the op {op.name!r} (--allow-unregistered-dialect accepts it)"
-            errors.append(_error(text, op))
-        return ir.WalkResult.ADVANCE
-
-    module.operation.walk(look)
-    return tuple(errors)
+    known = module.context.is_registered_operation
+    return tuple(
+        _error(f"no dialect declares the op {op.name!r} (--allow-unregistered-dialect accepts it)", op)
+        for op in ops_below(module.operation)
+        if not known(op.name) and not op.name.startswith(("graph.", "plan."))
+    )

@@ -11,6 +11,7 @@ from pathlib import Path
 from torch_mlir import ir
 
 from lamina.core.errors import CompileError, suggestion
+from lamina.dialects.variadic import ops_below
 
 from .diagnostics import file_line_column
 from .pipeline_text import PassCall, error_at
@@ -69,19 +70,9 @@ def refuse_if_fatal(name: str, module: ir.Module) -> None:
     """Raises CompileError for an upstream pass that is known to end the process on this module."""
     if name not in _FATAL_ON_OURS:
         return
-
-    ops: list[ir.Operation] = []
-
-    def look(op: ir.Operation) -> ir.WalkResult:
-        """Finds the first of Lamina's ops."""
+    for op in ops_below(module.operation):
         if op.name.startswith(("graph.", "plan.")):
-            ops.append(op)
-            return ir.WalkResult.INTERRUPT
-        return ir.WalkResult.ADVANCE
-
-    module.operation.walk(look, ir.WalkOrder.PRE_ORDER)
-    if ops:
-        file, line, column = file_line_column(ops[0].location)
-        where = f"{file}:{line}:{column}" if file else ""
-        text = f"{name} cannot run on a module with {ops[0].name}: it would end the process"
-        raise CompileError(text, where=where, remedy="run it at an earlier level")
+            file, line, column = file_line_column(op.location)
+            where = f"{file}:{line}:{column}" if file else ""
+            text = f"{name} cannot run on a module with {op.name}: it would end the process"
+            raise CompileError(text, where=where, remedy="run it at an earlier level")

@@ -1,11 +1,13 @@
 """lamina-dce: dead code elimination on tensor ops, and on results, operands and inits of generics."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from torch_mlir import ir
 from torch_mlir.passmanager import PassManager
 
+from lamina.core.walks import reachable
 from lamina.dialects.graph import CALLS
 
 from ..infra.base import Pass
@@ -100,20 +102,15 @@ def _needed_results(generic: LoopGeneric) -> list[int]:
     """Returns the positions of used results, and of results whose accumulator a used one reads."""
     accumulators = {arg: i for i, arg in enumerate(generic.args[len(generic.ins) :])}
     wanted = [i for i, result in enumerate(generic.op.results) if is_used(result)]
-    needed, seen = set(wanted), set()
-    if len(needed) == len(accumulators) or _checks(generic.op):
+    if len(wanted) == len(accumulators) or _checks(generic.op):
         return list(accumulators.values())
-    values = [generic.yielded[i] for i in wanted]
-    while values:
-        value = values.pop()
-        if value in seen:
-            continue
-        seen.add(value)
+
+    def read(value: ir.Value) -> Sequence[ir.Value]:
+        """Returns the values that a value of the body is computed from; for an accumulator, its next value."""
         if value in accumulators:
-            i = accumulators[value]
-            if i not in needed:
-                needed.add(i)
-                values.append(generic.yielded[i])
-        elif (op := producer(value)) is not None and op.block == generic.block:
-            values += op.operands
-    return sorted(needed)
+            return [generic.yielded[accumulators[value]]]
+        op = producer(value)
+        return op.operands if op is not None and op.block == generic.block else ()
+
+    needed = reachable((generic.yielded[i] for i in wanted), read)
+    return sorted({*wanted, *(accumulators[value] for value in needed if value in accumulators)})

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from torch_mlir import ir
 
 from lamina.core.sizes import typical
+from lamina.core.walks import reachable
 
 from ..ir.affine import in_order, row_major
 from ..ir.extern_calls import is_external, memory_strides
@@ -29,14 +30,7 @@ class MemoryOrder:
 
     def sources(self, v: ir.Value) -> Iterator[ir.Value]:
         """Yields the values that `v` is computed from element by element, up to those that are not computed in this way."""
-        left, seen = [v], {v}
-        while left:
-            v = left.pop()
-            alike = self._elementwise_operands(v)
-            if not alike:
-                yield v
-            left += [o for o in reversed(alike) if o not in seen]
-            seen.update(alike)
+        return (s for s in reachable([v], lambda x: reversed(self._elementwise_operands(x))) if not self._elementwise_operands(s))
 
     def _elementwise_operands(self, v: ir.Value) -> list[ir.Value]:
         """Returns the operands of a value's op that are read at each of its elements' own place; none but of an elementwise op."""

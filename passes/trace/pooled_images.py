@@ -6,6 +6,8 @@ contiguous blocks, and strided windows have none. So a second kernel transposes 
 
 from torch_mlir import ir
 
+from lamina.core.walks import reachable
+
 from ..ir.extern_calls import is_external, memory_strides
 from ..ir.reading import ops_in, producer, shape_of
 from .gathered import copy_of, replace_source
@@ -32,20 +34,21 @@ def store_pooled(block: ir.Block, read: Read) -> dict[ir.Value, int]:
 def _pooled_along(v: ir.Value, read: Read) -> int | None:
     """Returns the innermost dimension in memory of the image whose windows `v` is computed from; None if there are no strided
     windows."""
-    stack, seen, steps, innermost = [v], {v}, False, None
-    while stack:
-        x = stack.pop()
+    steps, innermost = False, None
+
+    def used(x: ir.Value) -> list[ir.Value]:
+        """Returns the values in front of calls that a value is computed from."""
+        op = None if is_external(x) else producer(x)
+        if op is None:
+            return []
+        return list(map_of(op, read) or ()) if op.name == "linalg.generic" else list(op.operands)[:1]
+
+    for x in reachable([v], used):
         op = producer(x)
-        if op is None or is_external(x):
-            continue
-        if op.name == "tensor.extract_slice" and len(shape_of(x)) == 4:
+        if op is not None and op.name == "tensor.extract_slice" and len(shape_of(x)) == 4:
             source = behind_views(op.operands[0])
             strides = strides_through_views(source, memory_strides) if is_external(source) else None
             steps = steps or any(n > 1 for n in ir.DenseI64ArrayAttr(op.attributes["static_strides"]))
             if strides is not None:
                 innermost = innermost_of(shape_of(source), strides)
-        used = list(map_of(op, read) or ()) if op.name == "linalg.generic" else list(op.operands)[:1]
-        new = [w for w in used if w not in seen]
-        seen.update(new)
-        stack += new
     return innermost if steps else None
