@@ -3,11 +3,10 @@
 from torch_mlir import ir
 
 from ...ir.reading import element_of
-from ..scalars import ScalarRef
 from ..scope import RewriteScope
 from .casts import is_bool
 
-_EQ, _NE, _SLT, _SLE, _SGT, _SGE = range(6)
+_NE = 1  # of arith.cmpi's predicates
 
 
 def add(s: RewriteScope, op: ir.Operation) -> ir.Value | None:
@@ -66,35 +65,14 @@ def exclusive(s: RewriteScope, op: ir.Operation) -> ir.Value | None:
 
 
 def compare(s: RewriteScope, op: ir.Operation) -> ir.Value | None:
-    """Decides comparisons of a non-negative position with 0 or less; (b != false) -> b for a bool b widened to an integer."""
+    """(b != false) -> b for a bool b, which may be widened to an integer."""
     a, b = s.args(op)
-    predicate, number = op.attributes["predicate"].value, s.number(b)
-    if number is None:
+    if op.attributes["predicate"].value != _NE or s.number(b) != 0:
         return None
-    if number <= 0 and predicate in (_SLT, _SGE) and not_negative(s, a):
-        return s.constant(int(predicate == _SGE), op.results[0].type, op)
-    if number < 0 and predicate in (_SLE, _SGT) and not_negative(s, a):
-        return s.constant(int(predicate == _SGT), op.results[0].type, op)
-    if number == 0 and predicate == _NE:
-        if is_bool(a.value.type):
-            return s.use(a, op)
-        inner = s.node(a, "arith.extui", "arith.extsi")
-        if inner and is_bool(inner.args[0].value.type):
-            return s.use(inner.args[0], op)
-    return None
-
-
-def not_negative(s: RewriteScope, ref: ScalarRef, depth: int = 3) -> bool:
-    """Returns whether an integer is a loop position, a widened unsigned value or a constant that is not negative."""
-    number = s.number(ref)
-    if number is not None:
-        return number >= 0
-    node = s.node(ref) if depth else None
-    if node is None:
-        return False
-    if node.name in ("linalg.index", "arith.extui"):
-        return True
-    return node.name == "arith.index_cast" and not_negative(s, node.args[0], depth - 1)
+    if is_bool(a.value.type):
+        return s.use(a, op)
+    inner = s.node(a, "arith.extui", "arith.extsi")
+    return s.use(inner.args[0], op) if inner and is_bool(inner.args[0].value.type) else None
 
 
 def floor_division(s: RewriteScope, op: ir.Operation) -> ir.Value | None:

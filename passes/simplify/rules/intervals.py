@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 from torch_mlir import ir
 
-from lamina.core.sizes import Size, SizeLike, at_most
+from lamina.core.sizes import SizeLike, at_most
 
 from ...ir.expressions import decide_comparison
 from ...ir.index_ranges import SIGNED, UNKNOWN, Range, hull
@@ -45,11 +45,10 @@ def interval(s: RewriteScope, ref: ScalarRef, depth: int = _DEEPEST) -> Range:
     if node.name == "linalg.index":
         loop = resolved.index[ir.IntegerAttr(node.op.attributes["dim"]).value]
         extent = 1 if loop < 0 else s.generic.extents.get(loop)
-        if isinstance(extent, Size):
-            return 0, _all(of)[1]
-        return _all(of) if extent is None else (0, max(extent - 1, 0))
-    if node.name == "arith.extui" and is_bool(node.args[0].value.type):
-        return 0, 1
+        return 0, max(extent - 1, 0) if isinstance(extent, int) else _all(of)[1]
+    if node.name == "arith.extui":
+        low, high = interval(s, node.args[0], depth - 1)
+        return (low, high) if low >= 0 else (0, 2 * _all(element_of(node.args[0].value.type))[1] + 1)
     if node.name not in _ARITHMETIC:
         return _all(of)
     args = node.args[1:] if node.name == "arith.select" else node.args
@@ -154,7 +153,6 @@ _ARITHMETIC: dict[str, Callable[..., Range]] = {
     **SIGNED,
     "arith.index_cast": _unchanged,
     "arith.extsi": _unchanged,
-    "arith.extui": lambda x: x if x[0] >= 0 else UNKNOWN,
     "arith.trunci": _unchanged,
     "arith.select": hull,
     "arith.shrsi": lambda x, y: (x[0] >> y[0], x[1] >> y[0]) if y[0] == y[1] and 0 <= y[0] < 64 else UNKNOWN,
