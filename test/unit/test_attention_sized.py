@@ -4,7 +4,7 @@ import pytest
 from attention_programs import program_of
 from torch_mlir import ir
 
-from lamina.core.binding.bind import Narrow, bind_program
+from lamina.core.binding.bind import Narrow, ProgramBinding
 from lamina.core.gpu import Gpu
 from lamina.core.sizes import parse
 from lamina.dialects import context
@@ -35,9 +35,9 @@ def test_blocks_of_distant_rows_count_in_32_bits() -> None:
     assert [kernel.key for kernel in kernels]
     (sizes,) = program.sizes
     assert parse("65536*s0~8") in sizes
-    assert bind_program(program, {"s0": 1 << 14, "s1": 2}).sizes == ()
+    assert ProgramBinding(program)({"s0": 1 << 14, "s1": 2}).sizes == ()
     with pytest.raises(Narrow):
-        bind_program(program, {"s0": (1 << 14) + 1, "s1": 2})
+        ProgramBinding(program)({"s0": (1 << 14) + 1, "s1": 2})
 
 
 def test_known_strides_may_need_64_bits() -> None:

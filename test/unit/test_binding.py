@@ -13,7 +13,7 @@ from torch import nn
 from watched import compiled_programs
 
 from lamina.core.binding.arena import ALIGN
-from lamina.core.binding.bind import MOST_BYTES, bind_program
+from lamina.core.binding.bind import MOST_BYTES, ProgramBinding
 from lamina.core.program import Buffer, Launch, Program, Ref
 from lamina.core.sizes import Size, SizeLike, evaluate, minimum
 from lamina.frontend.entry.dynamo import backend
@@ -78,7 +78,7 @@ def test_random_programs_keep_live_values_at_every_size(seed: int) -> None:
         static = planned(scaled(graph.text, factor))
         inputs = [torch.empty_strided(spec.shape, spec.strides, dtype=torch.int64).random_(-5, 6) for spec in static.inputs]
         twins = {step.kernel: graph.kernels.get(step.name, lambda t: [t]) for step in launches(static)}
-        now = bind_program(program, {"s0": factor})
+        now = ProgramBinding(program)({"s0": factor})
         for got, want in zip(run(now, inputs, kernels, CALLS), run(static, inputs, twins, CALLS), strict=True):
             assert torch.equal(got, want) and got.stride() == want.stride()
         assert now.lower_bound <= now.arena_bytes <= static.arena_bytes * 1.1
@@ -106,7 +106,7 @@ def test_memory_in_use_does_not_overlap(seed: int) -> None:
     program = chain(sizes, inplace, reach)
     for _ in range(5):
         symbols = {"s0": rng.randrange(2, 300), "s1": rng.randrange(2, 300)}
-        now = bind_program(program, symbols)
+        now = ProgramBinding(program)(symbols)
         assert [b.bytes for b in now.buffers] == [evaluate(n, symbols) for n in sizes]
         assert [(x.grid, x.args[-1].shape) for x in launches(now)] == [(b.bytes // 64 + 1, (b.bytes,)) for b in now.buffers]
         assert now.lower_bound <= now.arena_bytes and now.sum_bytes == sum(b.bytes for b in now.buffers)
@@ -121,16 +121,16 @@ def test_memory_in_use_does_not_overlap(seed: int) -> None:
 def test_sizes_are_constants_of_a_call() -> None:
     program = replace(chain([S], set(), [1]), sizes=((S * 16, T), (T + 1,)))
     program = replace(program, buffers=(*program.buffers, Buffer("sizes", 0, 0, 16, 0), Buffer("sizes", 1, 0, 8, 0)))
-    now = bind_program(program, {"s0": 3, "s1": 5})
+    now = ProgramBinding(program)({"s0": 3, "s1": 5})
     assert now.sizes == () and [(b.kind, b.index, b.bytes) for b in now.buffers[1:]] == [("constant", 0, 16), ("constant", 1, 8)]
     assert [torch.frombuffer(bytearray(c.data), dtype=torch.int64).tolist() for c in now.constants] == [[48, 5], [6]]
 
 
 def test_memory_beyond_64_bits_is_an_error() -> None:
     program = chain([S * T * 4], set(), [1])
-    assert bind_program(program, {"s0": 1 << 29, "s1": 1 << 30}).buffers[0].bytes == MOST_BYTES // 2
+    assert ProgramBinding(program)({"s0": 1 << 29, "s1": 1 << 30}).buffers[0].bytes == MOST_BYTES // 2
     with pytest.raises(OverflowError, match=f"a tensor of {MOST_BYTES} bytes"):
-        bind_program(program, {"s0": 1 << 30, "s1": 1 << 30})
+        ProgramBinding(program)({"s0": 1 << 30, "s1": 1 << 30})
 
 
 def backward_of(model: nn.Module, x: torch.Tensor, dynamic: bool, monkeypatch: pytest.MonkeyPatch) -> Program:
@@ -149,6 +149,6 @@ def test_gradients_of_an_encoder_take_as_much_memory_as_at_fixed_sizes(monkeypat
     hints = dict(re.findall(r"(\w+)~(\d+)", str(program)))
     for batch, length in ((2, 3), (5, 129), (33, 4)):
         static = backward_of(layer, torch.randn(batch, length, 32, requires_grad=True), False, monkeypatch)
-        now = bind_program(program, {name: batch if hint == "7" else length for name, hint in hints.items()})
+        now = ProgramBinding(program)({name: batch if hint == "7" else length for name, hint in hints.items()})
         assert now.lower_bound <= now.arena_bytes <= 1.1 * static.arena_bytes
         assert len(now.steps) == len(static.steps)

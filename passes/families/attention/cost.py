@@ -79,7 +79,6 @@ class AttentionWork:
     sums              the rows' log-sum-exp is a result, too, for the backward pass
     window            sliding window: the most keys, counted back from its own, that a query sees; 0: all
     slopes            each score gets a bias that is linear in the distance of its key (ALiBi)
-    bounded           each sequence sees only the keys between two bounds
     by_head           each head has bounds of its own
     has_known_mask    there is a mask that Lamina's kernels do not read, or read once for each key; libraries read it for each score
     only_hides        the mask that is read only hides scores; it adds nothing to the others
@@ -104,7 +103,6 @@ class AttentionWork:
     sums: bool = False
     window: int = 0
     slopes: bool = False
-    bounded: bool = False
     by_head: bool = False
     has_known_mask: bool = False
     only_hides: bool = False

@@ -119,7 +119,7 @@ class Attention:
         meaning = self.meaning
         return AttentionWork(
             batch, heads, kv_heads, queries, keys, size, values, meaning.causal, meaning.reads, self.sums is not None,
-            meaning.window, slopes=meaning.slopes is not None, bounded=meaning.keys is not None or meaning.span is not None,
+            meaning.window, slopes=meaning.slopes is not None,
             by_head=meaning.by_head, has_known_mask=self.mask is not None and not meaning.needs_mask,
             only_hides=meaning.needs_mask and meaning.only_hides, has_dropout=self.dropout > 0, without_library=not self.allowed,
             has_cap=self.cap > 0, symbolic=self.is_symbolic, many_queries=is_symbolic(shape_of(self.query)[1:3]),

@@ -15,7 +15,7 @@ them for sm_90.
 
 from torch_mlir import ir
 
-from ...ir.emit import Num, Scalar
+from ...ir.emit import Num
 
 MARKABLE = {"arith.divf", "math.rsqrt", "math.sqrt"}
 # users for which the last bit of a value decides about a whole unit: 6.0/3.0 must not become 1.9999999
@@ -27,9 +27,9 @@ def ex2(x: Num) -> Num:
     return x.emitter.make("math.exp2", x.value.type, x, fastmath=flags("afn"))
 
 
-def fast_divide(x: Scalar, y: Num) -> Num:
-    """x / y for a y of moderate size."""
-    return y.emitter.make("arith.divf", y.value.type, y.like(x), y, fastmath=flags("arcp,afn"))
+def reciprocal(y: Num) -> Num:
+    """1 / y for a y of moderate size."""
+    return y.emitter.make("arith.divf", y.value.type, y.like(1.0), y, fastmath=flags("arcp,afn"))
 
 
 def mark(op: ir.Operation) -> None:

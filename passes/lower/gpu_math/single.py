@@ -62,7 +62,7 @@ def tanh(x: Num) -> Num:
     a = x.abs()
     square = x * x
     small = e.fma(e.horner(square, TANH) * square, x, x)
-    large = e.fma(hardware.fast_divide(1.0, hardware.ex2(a * TWICE_LOG2_E) + 1.0), -2.0, 1.0)
+    large = e.fma(hardware.reciprocal(hardware.ex2(a * TWICE_LOG2_E) + 1.0), -2.0, 1.0)
     return small.where(a < BEND, large).copysign(x)
 
 
@@ -74,5 +74,5 @@ def powf(x: Num, y: Num) -> Num:
 def _quotient(x: Num, y: Num) -> Num:
     """x / y in f64 for a y near 2, to 2**-45: the hardware's f32 reciprocal and one Newton step."""
     e = x.emitter
-    start = hardware.fast_divide(1.0, y.cast("arith.truncf", ir.F32Type.get())).cast("arith.extf", ir.F64Type.get())
+    start = hardware.reciprocal(y.cast("arith.truncf", ir.F32Type.get())).cast("arith.extf", ir.F64Type.get())
     return x * e.fma(start, e.fma(-y, start, 1.0), start)

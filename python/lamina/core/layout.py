@@ -43,11 +43,6 @@ class Layout:
         return Layout(tuple(shape), tuple(reversed(strides)), 0)
 
     @property
-    def elements(self) -> SizeLike:
-        """The number of elements."""
-        return prod(self.shape)
-
-    @property
     def span(self) -> SizeLike:
         """Elements from the first to the last one touched, both included; 0 when there are none."""
         if 0 in self.shape:

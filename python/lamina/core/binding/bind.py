@@ -120,11 +120,6 @@ class ProgramBinding:
         return self._templates[number]
 
 
-def bind_program(program: Program, symbols: Mapping[str, int]) -> Program:
-    """Returns a program for these values of its symbols (see ProgramBinding)."""
-    return ProgramBinding(program)(symbols)
-
-
 def _constant(values: Sequence[int], item: int) -> Constant:
     """Returns the values of sizes as integers of `item` bytes. Raises as `_check` does."""
     _check(values, item)
