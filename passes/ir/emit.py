@@ -15,6 +15,7 @@ from typing import Union
 
 from torch_mlir import ir
 
+from .reading import element_of
 from .rewriting import replace_op
 from .sizes import i64
 
@@ -34,8 +35,8 @@ class Emit:
     @staticmethod
     def before(op: ir.Operation, like: ir.Value | None = None) -> Emit:
         """Returns an emitter in front of `op` with the shape of `like` (default: the op's first result)."""
-        of = (op.results[0] if like is None else like).type
-        return Emit(ir.InsertionPoint(op), op.location, of.shape if isinstance(of, ir.VectorType) else ())
+        type_ = (op.results[0] if like is None else like).type
+        return Emit(ir.InsertionPoint(op), op.location, type_.shape if isinstance(type_, ir.VectorType) else ())
 
     def op(self, name: str, results: Sequence[ir.Type], operands: Sequence[ir.Value], **attributes: ir.Attribute) -> ir.Operation:
         """Creates an op at the insertion point."""
@@ -114,8 +115,8 @@ def in_f32(op: ir.Operation, widen: Callable[[Num], Num]) -> Num:
     """Computes an op whose operands or results are narrow floats in f32, on what `widen` makes of its operands. The result is f32,
     or what a conversion or a comparison makes of f32."""
     e = Emit.before(op, op.operands[0])
-    of = e.wrap(op.results[0])
-    single = ir.F32Type.get() if of.is_float and of.element.width < 32 else of.element
+    result = e.wrap(op.results[0])
+    single = ir.F32Type.get() if result.is_float and result.element.width < 32 else result.element
     return e.make(op.name, e.type(single), *(widen(e.wrap(v)) for v in op.operands), **dict(op.attributes.items()))
 
 
@@ -143,8 +144,7 @@ class Num:
     @property
     def element(self) -> ir.Type:
         """The value's element type."""
-        of = self.value.type
-        return of.element_type if isinstance(of, ir.VectorType) else of
+        return element_of(self.value.type)
 
     @property
     def is_float(self) -> bool:

@@ -37,18 +37,18 @@ def argument_attributes(
 def flat(memory: ir.Value) -> ir.Value:
     """Returns memory as a contiguous memref of rank 1 from its first to its last element. Raises CompileError if its offset is
     not known."""
-    of = ir.MemRefType(memory.type)
-    strides, offset = of.get_strides_and_offset()
-    if of.rank == 1 and strides == [1]:
+    type_ = ir.MemRefType(memory.type)
+    strides, offset = type_.get_strides_and_offset()
+    if type_.rank == 1 and strides == [1]:
         return memory
     if offset == ir.ShapedType.get_dynamic_stride_or_offset():
         raise CompileError(
-            f"{of} starts at an offset that is not known",
+            f"{type_} starts at an offset that is not known",
             where=where(ir.Location.current),
             remedy="add the offset to the indices instead of giving it to the memref",
         )
-    span = 1 + sum((n - 1) * s for n, s in zip(of.shape, strides, strict=True)) if 0 not in of.shape else 1
-    whole = ir.MemRefType.get([span], of.element_type)
+    span = 1 + sum((n - 1) * s for n, s in zip(type_.shape, strides, strict=True)) if 0 not in type_.shape else 1
+    whole = ir.MemRefType.get([span], type_.element_type)
     return memref.ReinterpretCastOp(whole, memory, [], [], [], [offset], [span], [1]).result
 
 

@@ -78,8 +78,8 @@ class ExpandMath(Pass):
 
     def expand(self, op: ir.Operation, f32: Formulas, f64: Formulas) -> None:
         """Expands one op by the formulas of its element type, if it has one there."""
-        of = op.operands[0].type
-        shape = of.shape if isinstance(of, ir.VectorType) else ()
+        type_ = op.operands[0].type
+        shape = type_.shape if isinstance(type_, ir.VectorType) else ()
         e = Emit(ir.InsertionPoint(op), op.location, shape, ldexp=self.ldexp)
         operands = [e.wrap(v) for v in op.operands]
         element = operands[0].element

@@ -37,8 +37,8 @@ def _product(x: Num, factor: int) -> tuple[Num, Num]:
     if x.element.width == 64:
         whole = (x & LOWER) * factor
         return whole, whole.shr(32)
-    of = x.value.type
-    low, high = x.emitter.op("arith.mului_extended", [of, of], [x.value, x.like(factor).value]).results
+    type_ = x.value.type
+    low, high = x.emitter.op("arith.mului_extended", [type_, type_], [x.value, x.like(factor).value]).results
     return x.emitter.wrap(low), x.emitter.wrap(high)
 
 

@@ -172,11 +172,11 @@ def _pointwise(
     and, if accesses are narrow, the cost of an element, else 0. large_single: see flat_width."""
     vec = max(vec, split_width(space, accesses, vector, merged.quotients))
     vec = uncrossed_width(space, merged, aligned, accesses, vector, vec)
-    rows, of, extent = _others(merged, vector), traffic_of(space, merged, vector, large_single), typical(vector.extent)
-    if of.narrow(vec):
+    rows, traffic, extent = _others(merged, vector), traffic_of(space, merged, vector, large_single), typical(vector.extent)
+    if traffic.narrow(vec):
         if not is_bounded(vector.extent):
-            return narrow.narrow_of_any(vec, of)
-        return narrow.narrow_accesses(extent, vec, _rows(merged, vector, device), of, device.sm_count)
+            return narrow.narrow_of_any(vec, traffic)
+        return narrow.narrow_accesses(extent, vec, _rows(merged, vector, device), traffic, device.sm_count)
     if rows != 1 and not is_bounded(vector.extent):
         extent = min(extent, nvvm.LINE * vec)  # programs of a CTA lie side by side, so few threads to a row suit any length
     return nvvm.pointwise(extent, vec, rows), 0.0
@@ -184,8 +184,8 @@ def _pointwise(
 
 def _narrow_item(space: Space, merged: Merged, vector: Axis, vec: int) -> int:
     """Returns the bytes of the narrowest element, where accesses of `vec` elements are narrow; else 0."""
-    of = traffic_of(space, merged, vector)
-    return of.item if of.narrow(vec) else 0
+    traffic = traffic_of(space, merged, vector)
+    return traffic.item if traffic.narrow(vec) else 0
 
 
 def _along_rows(

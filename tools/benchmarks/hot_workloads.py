@@ -134,14 +134,14 @@ def lengths(device: str) -> Tensor:
     return torch.arange(16, 513, 32, device=device)
 
 
-def tuned(part: float, *of: str, clock: str = "times", speed: bool = False) -> Goal:
+def tuned(part: float, *others: str, clock: str = "times", speed: bool = False) -> Goal:
     """Returns a goal of Lamina as it is tuned."""
-    return Goal(part, of, ("lamina tuned",), clock, speed)
+    return Goal(part, others, ("lamina tuned",), clock, speed)
 
 
-def own(part: float, *of: str) -> Goal:
+def own(part: float, *others: str) -> Goal:
     """Returns a goal of the speed of Lamina's best kernel, even where the library's is chosen."""
-    return Goal(part, of, ("lamina own",), speed=True)
+    return Goal(part, others, ("lamina own",), speed=True)
 
 
 def op(function: Callable[..., Any], *inputs: Input, goals: Sequence[Goal] = (), policy: Tune = "quick", **more: Any) -> Workload:
@@ -204,7 +204,9 @@ F8 = torch.float8_e4m3fn
 BACKENDS = {"cuDNN": causal_sdpa_by(SDPBackend.CUDNN_ATTENTION), "flash": causal_sdpa_by(SDPBackend.FLASH_ATTENTION)}
 LARGE = (8192, 4096, 4096), (8192, 4096, 16384), (4096, 4096, 4096)  # m, n, k
 COMPILES = (tuned(1.0, COMPILED),)
-FEW_ROWS = tuple(tuned(part, of, clock=clock) for clock in ("times", "wall") for part, of in ((0.5, COMPILED), (1.0, "eager")))
+FEW_ROWS = tuple(
+    tuned(part, other, clock=clock) for clock in ("times", "wall") for part, other in ((0.5, COMPILED), (1.0, "eager"))
+)
 
 HOT_WORKLOADS: dict[str, Workload] = {
     **{f"{m}x{n}x{k}": alone(m, n, k) for m, n, k in LARGE},

@@ -240,10 +240,10 @@ def _pair(numbers: ir.Attribute) -> Pair:
 
 def sum_of_channels(grad: ir.Value, type_: ir.Type) -> ir.Value:
     """Emits the sum of each channel, in f32 at least."""
-    rank, of = len(shape_of(grad)), ir.RankedTensorType(type_)
+    rank, tensor = len(shape_of(grad)), ir.RankedTensorType(type_)
     half = element_type(grad) in HALF
     dims = [ir.AffineDimExpr.get(d) for d in range(rank)]
-    single = tensor_type(sizes_of(of), ir.F32Type.get()) if half else of
+    single = tensor_type(sizes_of(tensor), ir.F32Type.get()) if half else tensor
     op = generic(single, [grad, filled(single, 0.0)], [dims, dims[1:2]], rank, [d != 1 for d in range(rank)])
     total = with_body(op, lambda x, s: arith.addf(s, to_f32(x) if half else x))
-    return spread(total, of, make=lambda x: arith.truncf(of.element_type, x)) if half else total
+    return spread(total, tensor, make=lambda x: arith.truncf(tensor.element_type, x)) if half else total

@@ -61,9 +61,9 @@ class BlockSums:
         parts = in_parts(padded(self.value, [0] * rank, high) if any(high) else self.value, along, blocks)
         dims = [ir.AffineDimExpr.get(d) for d in range(rank + 1)]
         out = dims[: along + 1] + dims[along + 2 :]
-        of = [parts, BlockSums(self.value, self.size, along).emit()] if self.centered else [parts]
+        terms = [parts, BlockSums(self.value, self.size, along).emit()] if self.centered else [parts]
         kinds = [d == along + 1 for d in range(rank + 1)]
-        sums = generic(self.type, [*of, filled(self.type, 0.0)], [dims, *[out] * len(of)], rank + 1, kinds)
+        sums = generic(self.type, [*terms, filled(self.type, 0.0)], [dims, *[out] * len(terms)], rank + 1, kinds)
         if not self.centered:
             return with_body(sums, lambda x, s: arith.addf(s, x))
         sums.attributes[_CENTERED] = ir.UnitAttr.get()

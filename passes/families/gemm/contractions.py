@@ -63,7 +63,7 @@ def product_of(
 def _factors_in(block: ir.Block) -> str:
     """Returns the operand type of the first product of a block. Raises Unfit if there is no sum over two operands."""
     sums = (o.operation for o in block.operations if is_reduction(o.operation))
-    of = next((op for op in sums if len(op.operands) == 3), None)
-    if of is None:
+    product = next((op for op in sums if len(op.operands) == 3), None)
+    if product is None:
         raise Unfit("no product")
-    return element_type(of.operands[0])
+    return element_type(product.operands[0])

@@ -65,17 +65,17 @@ class RowSum(SumReduction):
             raise Unfit("a reduction that is not along the rows of the product")
         return RowSum(g, outer)
 
-    def about_mean(self, of: "RowSum") -> "RowSum | None":
-        """Returns this with `about` set to `of`, where it sums distances from the mean by that sum, or their squares; else None."""
-        plain = is_plain_sum(self.generic) and is_plain_sum(of.generic)
-        if not plain or shape_of(self.operand) != shape_of(of.operand) or any(of.generic.reduced[: of.outer]):
+    def about_mean(self, first: "RowSum") -> "RowSum | None":
+        """Returns this with `about` set to `first` where it sums distances from the mean by that, or their squares; else None."""
+        plain = is_plain_sum(self.generic) and is_plain_sum(first.generic)
+        if not plain or shape_of(self.operand) != shape_of(first.operand) or any(first.generic.reduced[: first.outer]):
             return None
         axes = Axes(shape_of(self.operand))
 
         def build() -> tuple[Expr, Expr]:
             """Traces both operands as expressions of the same place."""
-            tracer = Tracer(lambda v: v == of.result)
-            return tracer.element(self.operand, axes.index), tracer.element(of.operand, axes.index)
+            tracer = Tracer(lambda v: v == first.result)
+            return tracer.element(self.operand, axes.index), tracer.element(first.operand, axes.index)
 
         try:
             away, x = retry_with_splits(build, axes)
@@ -85,13 +85,13 @@ class RowSum(SumReduction):
         away = away.operands[0] if isinstance(away, Apply) and squared else away
         if not (isinstance(away, Apply) and away.op == "arith.subf" and away.operands[0] is x):
             return None
-        mean, n = away.operands[1], math.prod(of.generic.extents[of.outer :])
+        mean, n = away.operands[1], math.prod(first.generic.extents[first.outer :])
         if not isinstance(mean, Apply) or mean.op not in ("arith.divf", "arith.mulf"):
             return None
         total, by = mean.operands
         number = n if mean.op == "arith.divf" else 1 / n
-        found = isinstance(total, Load) and total.tensor == of.result and isinstance(by, Const) and isclose(by.value, number)
-        return replace(self, about=of, squared=squared) if found else None
+        found = isinstance(total, Load) and total.tensor == first.result and isinstance(by, Const) and isclose(by.value, number)
+        return replace(self, about=first, squared=squared) if found else None
 
     def blocks_type(self, columns: int) -> ir.RankedTensorType:
         """Returns the type of what `blocks` makes."""
@@ -127,9 +127,9 @@ class RowSum(SumReduction):
         kinds = [*g.reduced[: self.outer], True]
         if self.about is None:
             return emit_sum(sums, init, kinds, out)
-        n, of = math.prod(g.extents[self.outer :]), self.about.result
+        n, mean = math.prod(g.extents[self.outer :]), self.about.result
         reduction = generic(
-            g.op.results[0].type, [sums, parts[of], totals[of], init], [here, here, self.about._places(here), out], rank, kinds
+            g.op.results[0].type, [sums, parts[mean], totals[mean], init], [here, here, self.about._places(here), out], rank, kinds
         )
 
         def joined(squares: ir.Value, part: ir.Value, total: ir.Value, s: ir.Value) -> ir.Value:

@@ -58,18 +58,22 @@ def _fed(product: Contraction, before: Sequence[ir.Operation]) -> PrologueWork:
 def _waste(program: GemmProgram) -> int:
     """Returns the bytes that the epilogue's accesses move besides their elements: whole sectors of memory where these are neighbors
     along neither side of a tile."""
-    of = program.product
+    product = program.product
 
     def waste(index: Affine, v: ir.Value) -> int:
         """Returns the bytes of one access of all tiles."""
-        index = of.merged.index(index)
-        steps = [abs(typical(index.coefficient(axis))) for axis in (of.m, of.n) if axis is not None and index.coefficient(axis)]
+        index = product.merged.index(index)
+        steps = [
+            abs(typical(index.coefficient(axis))) for axis in (product.m, product.n) if axis is not None and index.coefficient(axis)
+        ]
         return bytes_of(v) * (min(min(steps, default=1), max(8 * SECTOR // element_bits(v), 1)) - 1)
 
-    loads = {e for r in of.results for e in outside_products(r.expr, of.products) if isinstance(e, Load)}
-    sums = list(zip_longest(of.summed, of.stacked, fillvalue=0))
+    loads = {e for r in product.results for e in outside_products(r.expr, product.products) if isinstance(e, Load)}
+    sums = list(zip_longest(product.summed, product.stacked, fillvalue=0))
     stores = [
-        (r.offset, v) for v, r, (rows, columns) in zip(program.group.results, of.results, sums, strict=True) if not rows | columns
+        (r.offset, v)
+        for v, r, (rows, columns) in zip(program.group.results, product.results, sums, strict=True)
+        if not rows | columns
     ]
     return sum(waste(e.offset, e.tensor) for e in loads) + sum(waste(at, v) for at, v in stores)
 

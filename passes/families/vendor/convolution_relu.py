@@ -153,27 +153,27 @@ class _Fused:
         """
         loads = [e for e in walk(each) if isinstance(e, Load)]
         sources = [self.after.operand_of[e.tensor] for e in loads]
-        of = ir.RankedTensorType(type_)
+        tensor = ir.RankedTensorType(type_)
 
         def fill(values: ValueMap) -> list[ir.Value]:
             """Computes a value for each feature, times the factor."""
-            dims = [ir.AffineDimExpr.get(d) for d in range(of.rank)]
+            dims = [ir.AffineDimExpr.get(d) for d in range(tensor.rank)]
             whole = [] if factor is None else [factor(values)]
             numbers = [collapsed(values[v], sizes_of(type_)[:1]) for v in sources]
             maps = [*[dims] * len(whole), *[dims[:1]] * len(numbers), dims]
-            op = generic(of, [*whole, *numbers, empty(of)], maps, of.rank, [False] * of.rank)
+            op = generic(tensor, [*whole, *numbers, empty(tensor)], maps, tensor.rank, [False] * tensor.rank)
 
             def element(*given: ir.Value) -> ir.Value:
                 """Computes one element in f32."""
                 *first, _ = map(to_f32, given)
                 value = _emitted(each, dict(zip(loads, first[len(whole) :], strict=True)))
                 value = arith.mulf(first[0], value) if whole else value
-                return value if value.type == of.element_type else arith.truncf(of.element_type, value)
+                return value if value.type == tensor.element_type else arith.truncf(tensor.element_type, value)
 
             return [with_body(op, element)]
 
         operands = dict.fromkeys([*more, *sources])
-        return group_before(self.group, [self.group], {v: v for v in operands}, [of], fill).results[0]
+        return group_before(self.group, [self.group], {v: v for v in operands}, [tensor], fill).results[0]
 
 
 def _suits(convolution: Convolution) -> bool:

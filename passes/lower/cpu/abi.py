@@ -86,7 +86,7 @@ def _entry(body: ir.Operation, name: str, types: list[ir.Type]) -> None:
     e = Emit(ir.InsertionPoint(block), body.location)
     bufs, lo, hi = block.arguments
     operands = []
-    for i, of in enumerate(types):
+    for i, type_ in enumerate(types):
         slot = e.op(
             "llvm.getelementptr",
             [pointer],
@@ -95,13 +95,13 @@ def _entry(body: ir.Operation, name: str, types: list[ir.Type]) -> None:
             elem_type=ir.TypeAttr.get(pointer),
         ).result
         address = e.op("llvm.load", [pointer], [slot]).result
-        n = f"array<{of.rank} x i64>"
-        fields = f", {n}, {n}" if of.rank else ""
+        n = f"array<{type_.rank} x i64>"
+        fields = f", {n}, {n}" if type_.rank else ""
         struct = ir.Type.parse(f"!llvm.struct<(ptr, ptr, i64{fields})>")
         empty = e.op("llvm.mlir.poison", [struct], []).result
         # the bare-pointer convention of the call reads the aligned pointer (field 1) only
         descriptor = e.op("llvm.insertvalue", [struct], [empty, address], position=ir.DenseI64ArrayAttr.get([1])).result
-        operands.append(e.op("builtin.unrealized_conversion_cast", [of], [descriptor]).result)
+        operands.append(e.op("builtin.unrealized_conversion_cast", [type_], [descriptor]).result)
     bounds = [e.op("arith.index_cast", [index], [v]).result for v in (lo, hi)]
     e.op("func.call", [], [*operands, *bounds], callee=ir.FlatSymbolRefAttr.get(name + BODY_SUFFIX))
     e.op("func.return", [], [])

@@ -46,14 +46,14 @@ def lower_reduction(op: ir.Operation) -> None:
     and reduces as if none were. That is one instruction a step, where LLVM's own reduction takes seven."""
     kind = combining_op(op).removeprefix("arith.")
     source = op.operands[0]
-    of = ir.VectorType(source.type)
-    if kind not in ("maximumf", "minimumf") or of.rank != 1 or isinstance(op.results[0].type, ir.VectorType):
+    type_ = ir.VectorType(source.type)
+    if kind not in ("maximumf", "minimumf") or type_.rank != 1 or isinstance(op.results[0].type, ir.VectorType):
         return
     lanes, scalar = Emit.before(op, source), Emit(ir.InsertionPoint(op), op.location)
     x = lanes.wrap(source)
     best = scalar.make(
         "vector.reduction",
-        of.element_type,
+        type_.element_type,
         x,
         kind=ir.Attribute.parse(f"#vector.kind<{kind[:3]}numf>"),
         fastmath=ir.Attribute.parse("#arith.fastmath<nnan>"),

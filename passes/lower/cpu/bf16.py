@@ -58,15 +58,15 @@ def _as_integer(type_: ir.Type) -> ir.Type:
 
 
 def _constant(op: ir.Operation) -> None:
-    attribute, of = op.attributes["value"], op.results[0].type
-    if not _is_bf16(of):
+    attribute, type_ = op.attributes["value"], op.results[0].type
+    if not _is_bf16(type_):
         return
     i16 = ir.IntegerType.get_signless(16)
-    if not isinstance(of, ir.VectorType):
+    if not isinstance(type_, ir.VectorType):
         op.attributes["value"] = ir.IntegerAttr.get(i16, _bits(ir.FloatAttr(attribute).value))
     elif attribute.is_splat:
         bits = ir.IntegerAttr.get(i16, _bits(attribute.get_splat_value().value))
-        op.attributes["value"] = ir.DenseElementsAttr.get_splat(_as_integer(of), bits)
+        op.attributes["value"] = ir.DenseElementsAttr.get_splat(_as_integer(type_), bits)
     else:
         raise CompileError("a bf16 constant with different lanes", where=where(op.location), remedy="make it f32 and truncate it")
 

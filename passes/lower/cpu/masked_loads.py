@@ -21,20 +21,20 @@ def narrow_masked_load(op: ir.Operation, ranges: Ranges) -> None:
 
     op  a vector.maskedload or a vector.transfer_read
     """
-    of, operands = ir.VectorType(op.results[0].type), list(op.operands)
+    type_, operands = ir.VectorType(op.results[0].type), list(op.operands)
     reads = op.name == "vector.transfer_read"
     mask_at = len(operands) - (1 if reads else 2)
     mask = operands[mask_at]
     defining = producer(mask)
-    if of.rank != 1 or defining is None or defining.name != "arith.andi" or not isinstance(mask.type, ir.VectorType):
+    if type_.rank != 1 or defining is None or defining.name != "arith.andi" or not isinstance(mask.type, ir.VectorType):
         return
-    (lanes,), register = of.shape, REGISTER // element_bits(op.results[0])
+    (lanes,), register = type_.shape, REGISTER // element_bits(op.results[0])
     first, end = selected_lanes(mask, ranges)
     first, end = first // register * register, -(-end // register) * register
     if end - first >= lanes:
         return
     e, index_at = Emit.before(op), ir.MemRefType(operands[0].type).rank
-    otherwise = e.op("vector.broadcast", [of], [operands[-2]]).result if reads else operands[-1]
+    otherwise = e.op("vector.broadcast", [type_], [operands[-2]]).result if reads else operands[-1]
 
     def part(start: int, count: int) -> ir.Value:
         """Loads `count` lanes from lane `start`, by halves where not all of them need a load."""
@@ -43,14 +43,14 @@ def narrow_masked_load(op: ir.Operation, ranges: Ranges) -> None:
         if count > register and not first <= start <= start + count <= end:
             half = 1 << (count - 1).bit_length() - 1
             joined = [part(start, half), part(start + half, count - half)]
-            whole = ir.VectorType.get([count], of.element_type)
+            whole = ir.VectorType.get([count], type_.element_type)
             return e.op("vector.shuffle", [whole], joined, mask=ir.DenseI64ArrayAttr.get(range(count))).result
         narrowed = list(operands)
         narrowed[index_at] = (Emit(e.ip, e.loc).wrap(operands[index_at]) + start).value
         narrowed[mask_at] = _slice(e, mask, start, count)
         if not reads:
             narrowed[-1] = _slice(e, otherwise, start, count)
-        return e.op(op.name, [ir.VectorType.get([count], of.element_type)], narrowed, **dict(op.attributes.items())).result
+        return e.op(op.name, [ir.VectorType.get([count], type_.element_type)], narrowed, **dict(op.attributes.items())).result
 
     replace_op(op, part(0, lanes))
 
@@ -85,13 +85,13 @@ def _prefix(mask: ir.Value, ranges: Ranges) -> tuple[int, int] | None:
 
 def _slice(e: Emit, vector: ir.Value, start: int, count: int) -> ir.Value:
     """Returns `count` lanes of a vector from lane `start`. Masks are created again, which costs less than slicing them."""
-    of, op = ir.VectorType.get([count], ir.VectorType(vector.type).element_type), producer(vector)
+    type_, op = ir.VectorType.get([count], ir.VectorType(vector.type).element_type), producer(vector)
     name = "" if op is None else op.name
     if op is not None and name in ("arith.andi", "arith.xori"):
-        return e.op(name, [of], [_slice(e, v, start, count) for v in op.operands]).result
+        return e.op(name, [type_], [_slice(e, v, start, count) for v in op.operands]).result
     if op is not None and name == "vector.broadcast" and not isinstance(op.operands[0].type, ir.VectorType):
-        return e.op(name, [of], [op.operands[0]]).result
+        return e.op(name, [type_], [op.operands[0]]).result
     if op is not None and name == "vector.create_mask":
-        return e.op(name, [of], [(Emit(e.ip, e.loc).wrap(op.operands[0]) - start).value]).result
+        return e.op(name, [type_], [(Emit(e.ip, e.loc).wrap(op.operands[0]) - start).value]).result
     at, size, step = (ir.ArrayAttr.get([i64(n)]) for n in (start, count, 1))
-    return e.op("vector.extract_strided_slice", [of], [vector], offsets=at, sizes=size, strides=step).result
+    return e.op("vector.extract_strided_slice", [type_], [vector], offsets=at, sizes=size, strides=step).result

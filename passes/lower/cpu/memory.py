@@ -147,12 +147,12 @@ def _widened_mask(e: Emit, mask: ir.Value, step: int) -> ir.Value | None:
 def flat_of(e: Emit, memory: ir.Value) -> tuple[ir.Value, int]:
     """Emits memory as a flat memref of elements in order; returns it with the stride between neighbors. Raises CompileError for
     memory of several dimensions that is not contiguous."""
-    of = ir.MemRefType(memory.type)
-    if of.rank != 1 and not Layout.of(of.shape, strides(of)).is_row_major:
+    type_ = ir.MemRefType(memory.type)
+    if type_.rank != 1 and not Layout.of(type_.shape, strides(type_)).is_row_major:
         raise CompileError(
-            f"tile.gather from {of}, which is not contiguous",
+            f"tile.gather from {type_}, which is not contiguous",
             where=where(e.loc),
             remedy="gather from a one-dimensional memref, strided if need be",
         )
     with e.ip, e.loc:
-        return flat(memory), strides(of)[-1] if of.rank == 1 else 1
+        return flat(memory), strides(type_)[-1] if type_.rank == 1 else 1

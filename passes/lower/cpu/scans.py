@@ -19,23 +19,23 @@ Join = Callable[[list[ir.Value], list[ir.Value]], list[ir.Value]]
 def lower_scan(op: ir.Operation) -> None:
     """Lowers one tile.scan to log2(lanes) steps of shuffle and op, then one op with the carry."""
     block, carry = op.operands
-    of, name = ir.VectorType(block.type), ir.StringAttr(op.attributes["combine"]).value
+    type_, name = ir.VectorType(block.type), ir.StringAttr(op.attributes["combine"]).value
     if name == LOG_SUM:
         remedy = "scan the greatest elements, and sums relative to them as a recurrence"
         raise CompileError("a CPU has no scan of logarithms of sums", where=where(op.location), remedy=remedy)
-    e = _emitter(op, of)
-    neutral_block = e.constant(neutral_element(name, str(of.element_type)), of.element_type).value
-    (block,) = _prefixes(e, of, [block], [neutral_block], lambda before, own: [e.op(name, [of], [before[0], own[0]]).result])
-    last, start = _last(e, of, block), e.op("vector.broadcast", [of], [carry]).result
-    replace_op(op, e.op(name, [of], [start, block]).result, e.op(name, [of.element_type], [carry, last]).result)
+    e = _emitter(op, type_)
+    neutral_block = e.constant(neutral_element(name, str(type_.element_type)), type_.element_type).value
+    (block,) = _prefixes(e, type_, [block], [neutral_block], lambda before, own: [e.op(name, [type_], [before[0], own[0]]).result])
+    last, start = _last(e, type_, block), e.op("vector.broadcast", [type_], [carry]).result
+    replace_op(op, e.op(name, [type_], [start, block]).result, e.op(name, [type_.element_type], [carry, last]).result)
 
 
 def lower_recurrence(op: ir.Operation) -> None:
     """Lowers one tile.recurrence to prefixes of pairs: the product of a run's factors, and what the run makes of 0."""
     x, decay, carry = op.operands
-    of = ir.VectorType(x.type)
-    e = _emitter(op, of)
-    neutral_blocks = [e.constant(n, of.element_type).value for n in (1.0, 0.0)]
+    block_type = ir.VectorType(x.type)
+    e = _emitter(op, block_type)
+    neutral_blocks = [e.constant(n, block_type.element_type).value for n in (1.0, 0.0)]
 
     def after(factor: ir.Value, start: ir.Value, sums: ir.Value) -> ir.Value:
         """Returns factor * start + sums."""
@@ -44,11 +44,11 @@ def lower_recurrence(op: ir.Operation) -> None:
 
     def join(before: list[ir.Value], own: list[ir.Value]) -> list[ir.Value]:
         """Composes two runs of the recurrence."""
-        return [e.op("arith.mulf", [of], [own[0], before[0]]).result, after(own[0], before[1], own[1])]
+        return [e.op("arith.mulf", [block_type], [own[0], before[0]]).result, after(own[0], before[1], own[1])]
 
-    factors, sums = _prefixes(e, of, [decay, x], neutral_blocks, join)
-    end = after(_last(e, of, factors), carry, _last(e, of, sums))
-    replace_op(op, after(factors, e.op("vector.broadcast", [of], [carry]).result, sums), end)
+    factors, sums = _prefixes(e, block_type, [decay, x], neutral_blocks, join)
+    end = after(_last(e, block_type, factors), carry, _last(e, block_type, sums))
+    replace_op(op, after(factors, e.op("vector.broadcast", [block_type], [carry]).result, sums), end)
 
 
 def _emitter(op: ir.Operation, type_: ir.VectorType) -> Emit:

@@ -48,16 +48,16 @@ def _combine(op: ir.Operation, memory: ir.Value, step: int) -> None:
 def _combine_block(op: ir.Operation, memory: ir.Value, terms: Sequence[tuple[ir.Value, int]]) -> None:
     """Combines a block with contiguous elements, from the sum of value * factor over `terms` on."""
     value, _, _, mask = op.operands
-    of, name = ir.VectorType(value.type), ir.StringAttr(op.attributes[COMBINE]).value
+    type_, name = ir.VectorType(value.type), ir.StringAttr(op.attributes[COMBINE]).value
     e, scalar = Emit.before(op, value), Emit(ir.InsertionPoint(op), op.location)
     start = scalar.constant(0, ir.IndexType.get())
     for term, factor in terms:
         start = start + scalar.wrap(term) * factor
     if number_of(mask):
-        old = e.op("vector.load", [of], [memory, start.value]).result
+        old = e.op("vector.load", [type_], [memory, start.value]).result
         e.op("vector.store", [], [_combined(e, name, old, value), memory, start.value])
     else:
-        old = e.op("vector.maskedload", [of], [memory, start.value, mask, value]).result
+        old = e.op("vector.maskedload", [type_], [memory, start.value, mask, value]).result
         e.op("vector.maskedstore", [], [memory, start.value, mask, _combined(e, name, old, value)])
 
 

@@ -58,10 +58,10 @@ class Transfers:
         inner = next(i for i, d in reversed(list(enumerate(t.dims))) if t.steps[d] == 1)
         outer = 1 - inner
         count, lanes = t.vector.shape[outer], t.vector.shape[inner]
-        of = ir.VectorType.get([lanes], t.vector.element_type)
+        type_ = ir.VectorType.get([lanes], t.vector.element_type)
         e = Emit(t.emit.ip, t.emit.loc, [lanes])
         if t.reads:
-            rows = [self._read(t, e, of, t.dims[outer], t.dims[inner], k) for k in range(count)]
+            rows = [self._read(t, e, type_, t.dims[outer], t.dims[inner], k) for k in range(count)]
             rows = rows if inner == 1 else transpose(e, rows)
             self._assemble(t, rows)
             return
@@ -150,10 +150,10 @@ class Transfer:
 
     def lane_mask(self, dim: int, lanes: int) -> ir.Value:
         """Returns the mask of lanes in bounds of dimension `dim`."""
-        of = ir.VectorType.get([lanes], ir.IntegerType.get_signless(1))
+        type_ = ir.VectorType.get([lanes], ir.IntegerType.get_signless(1))
         if self.in_bounds[0]:
-            return Emit(self.emit.ip, self.emit.loc, [lanes]).constant(1, of.element_type).value
-        return self.emit.op("vector.create_mask", [of], [self.remaining(dim).value]).result
+            return Emit(self.emit.ip, self.emit.loc, [lanes]).constant(1, type_.element_type).value
+        return self.emit.op("vector.create_mask", [type_], [self.remaining(dim).value]).result
 
     def row_mask(self, outer: int, inner: int, k: int, lanes: int) -> ir.Value | None:
         """Returns the mask of row k's lanes in bounds, none if the row itself is not; None if all are."""
@@ -165,8 +165,8 @@ class Transfer:
         count = scalar.constant(lanes, ir.IndexType.get()) if lanes_in else self.remaining(inner)
         if not row_in:
             count = count.where(self.remaining(outer) > k, 0)
-        of = ir.VectorType.get([lanes], ir.IntegerType.get_signless(1))
-        return self.emit.op("vector.create_mask", [of], [count.value]).result
+        type_ = ir.VectorType.get([lanes], ir.IntegerType.get_signless(1))
+        return self.emit.op("vector.create_mask", [type_], [count.value]).result
 
     def indices_of(self, outer: int, k: int) -> list[ir.Value]:
         """Returns the indices of row k's first element."""
@@ -177,8 +177,8 @@ class Transfer:
 
 
 def _row(e: Emit, block: ir.Value, k: int) -> ir.Value:
-    of = ir.VectorType(block.type)
-    row = ir.VectorType.get(of.shape[1:], of.element_type)
+    type_ = ir.VectorType(block.type)
+    row = ir.VectorType.get(type_.shape[1:], type_.element_type)
     return e.op("vector.extract", [row], [block], static_position=ir.DenseI64ArrayAttr.get([k])).result
 
 
@@ -188,23 +188,23 @@ def transpose(e: Emit, rows: list[ir.Value]) -> list[ir.Value]:
     A square block whose side is a power of two takes a perfect shuffle network: row i is interleaved with row i + n/2, into a
     lower and an upper half, log2(n) times. That is n*log2(n) two-operand permutes with two index vectors in all.
     """
-    count, of = len(rows), ir.VectorType(rows[0].type)
-    lanes = of.shape[0]
+    count, type_ = len(rows), ir.VectorType(rows[0].type)
+    lanes = type_.shape[0]
     if count != lanes or count & (count - 1):
         return _transpose_block(e, rows)
     low = ir.DenseI64ArrayAttr.get([i // 2 + (lanes if i % 2 else 0) for i in range(lanes)])
     high = ir.DenseI64ArrayAttr.get([(lanes + i) // 2 + (lanes if i % 2 else 0) for i in range(lanes)])
     for _ in range(count.bit_length() - 1):
         pairs = [(rows[i], rows[i + count // 2]) for i in range(count // 2)]
-        rows = [e.op("vector.shuffle", [of], list(pair), mask=mask).result for pair in pairs for mask in (low, high)]
+        rows = [e.op("vector.shuffle", [type_], list(pair), mask=mask).result for pair in pairs for mask in (low, high)]
     return rows
 
 
 def _stack(e: Emit, rows: list[ir.Value]) -> list[ir.Operation]:
     """Puts rows together to a block of rank 2; returns the ops, of which the last one makes the block."""
-    of = ir.VectorType(rows[0].type)
-    whole = ir.VectorType.get([len(rows), of.shape[0]], of.element_type)
-    ops: list[ir.Operation] = [Emit(e.ip, e.loc, list(whole.shape)).constant(0, of.element_type).value.owner]
+    type_ = ir.VectorType(rows[0].type)
+    whole = ir.VectorType.get([len(rows), type_.shape[0]], type_.element_type)
+    ops: list[ir.Operation] = [Emit(e.ip, e.loc, list(whole.shape)).constant(0, type_.element_type).value.owner]
     for k, row in enumerate(rows):
         position = ir.DenseI64ArrayAttr.get([k])
         ops.append(e.op("vector.insert", [whole], [row, ops[-1].result], static_position=position))
@@ -212,11 +212,11 @@ def _stack(e: Emit, rows: list[ir.Value]) -> list[ir.Operation]:
 
 
 def _transpose_block(e: Emit, rows: list[ir.Value]) -> list[ir.Value]:
-    of = ir.VectorType(rows[0].type)
-    turned = ir.VectorType.get([of.shape[0], len(rows)], of.element_type)
+    type_ = ir.VectorType(rows[0].type)
+    turned = ir.VectorType.get([type_.shape[0], len(rows)], type_.element_type)
     permutation = ir.DenseI64ArrayAttr.get([1, 0])
     block = e.op("vector.transpose", [turned], [_stack(e, rows)[-1].result], permutation=permutation).result
-    return [_row(e, block, k) for k in range(of.shape[0])]
+    return [_row(e, block, k) for k in range(type_.shape[0])]
 
 
 def guard_streaming(function: ir.Operation, stores: list[ir.Operation]) -> None:

@@ -36,8 +36,8 @@ def exp2(x: Num) -> Num:
 
 def _saturated(x: Num) -> Num:
     """Clamps x to [0, 1], NaN to 0: ptxas folds both into the instruction before."""
-    of = x.value.type
-    return x.emitter.make("arith.minnumf", of, x.emitter.make("arith.maxnumf", of, x, x.like(0.0)), x.like(1.0))
+    type_ = x.value.type
+    return x.emitter.make("arith.minnumf", type_, x.emitter.make("arith.maxnumf", type_, x, x.like(0.0)), x.like(1.0))
 
 
 def erf(x: Num) -> Num:

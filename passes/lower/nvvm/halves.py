@@ -31,9 +31,9 @@ def lower(op: ir.Operation) -> None:
 
 def holds_pairs(op: ir.Operation) -> bool:
     """Returns whether an op converts bf16 to f32 for an even number of lanes, so that pairs share a register."""
-    of = op.operands[0].type
-    pairs = isinstance(of, ir.VectorType) and of.rank == 1 and of.shape[0] % 2 == 0
-    return pairs and isinstance(element_of(of), ir.BF16Type) and isinstance(element_of(op.results[0].type), ir.F32Type)
+    type_ = op.operands[0].type
+    pairs = isinstance(type_, ir.VectorType) and type_.rank == 1 and type_.shape[0] % 2 == 0
+    return pairs and isinstance(element_of(type_), ir.BF16Type) and isinstance(element_of(op.results[0].type), ir.F32Type)
 
 
 def lower_pairs(op: ir.Operation) -> None:

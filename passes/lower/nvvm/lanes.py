@@ -14,9 +14,9 @@ from ..simt.values import binary_op, elements, join_as_tree, vector_of
 
 def per_lane(op: ir.Operation, make: Callable[..., Num]) -> Num:
     """Applies `make` to the scalars in every lane of the op's operands, and puts its results together again."""
-    of = op.results[0].type
+    type_ = op.results[0].type
     e = Emit(ir.InsertionPoint(op), op.location)
-    if not isinstance(of, ir.VectorType):
+    if not isinstance(type_, ir.VectorType):
         return make(*map(e.wrap, op.operands))
     with op.location, ir.InsertionPoint(op):
         scalars = list(zip(*map(elements, op.operands), strict=True))

@@ -77,19 +77,19 @@ def format_of(x: Num) -> FloatFormat:
 
 def exp(x: Num) -> Num:
     """Emits e**x, with an error of at most 1 ulp. f32 takes 16 operations on targets that have ldexp, else 22."""
-    of = format_of(x)
-    vanishes, x = _within(x, *of.range)
+    constants = format_of(x)
+    vanishes, x = _within(x, *constants.range)
     whole, r = reduce(x)
-    return x.like(0.0).where(vanishes, scale(tail(r, of.exp), whole))
+    return x.like(0.0).where(vanishes, scale(tail(r, constants.exp), whole))
 
 
 def exp2(x: Num) -> Num:
     """Emits 2**x, with an error of at most 1 ulp; 1.5 ulp for f64."""
-    of = format_of(x)
-    vanishes, x = _within(x, *of.range_exp2)
-    whole = x + of.round
-    r = x - (whole - of.round)
-    power = tail(r * LN2, of.exp) if is_double(x) else x.emitter.fma(x.emitter.horner(r, EXP2), r, 1.0)
+    constants = format_of(x)
+    vanishes, x = _within(x, *constants.range_exp2)
+    whole = x + constants.round
+    r = x - (whole - constants.round)
+    power = tail(r * LN2, constants.exp) if is_double(x) else x.emitter.fma(x.emitter.horner(r, EXP2), r, 1.0)
     return x.like(0.0).where(vanishes, scale(power, whole))
 
 
@@ -98,20 +98,20 @@ def expm1(x: Num) -> Num:
 
     It is 2**n * (e**r - 1) + (2**n - 1), computed in halves because 2**128 is not a number of f32.
     """
-    of = format_of(x)
-    half = quarter_expm1(clamp(x, of.expm1_min, of.range[1]), parts=1)
+    constants = format_of(x)
+    half = quarter_expm1(clamp(x, constants.expm1_min, constants.range[1]), parts=1)
     # below this bound the sum would lose the sign of zero and the last bit of a denormal
-    return x.where(x.abs() < 2.0 ** -(of.mantissa + 2), half + half)
+    return x.where(x.abs() < 2.0 ** -(constants.mantissa + 2), half + half)
 
 
 def quarter_expm1(x: Num, parts: int = 2) -> Num:
     """Emits (e**x - 1) / 2**parts for a clamped x."""
-    e, of = x.emitter, format_of(x)
+    e, constants = x.emitter, format_of(x)
     whole, r = reduce(x)
     power = power_of_two(whole, -parts)
     if is_double(x):
-        return e.fma(e.horner(r, of.exp) * (r * r), power, e.fma(r, power, power - 0.5**parts))
-    return e.fma(e.fma(e.horner(r, of.exp), r * r, r), power, power - 0.5**parts)
+        return e.fma(e.horner(r, constants.exp) * (r * r), power, e.fma(r, power, power - 0.5**parts))
+    return e.fma(e.fma(e.horner(r, constants.exp), r * r, r), power, power - 0.5**parts)
 
 
 def quarter_exp(x: Num) -> Num:
@@ -142,10 +142,10 @@ def _within(x: Num, low: float, high: float) -> tuple[Num, Num]:
 def reduce(x: Num) -> tuple[Num, Num]:
     """Reduces x = n ln 2 + r with |r| <= ln(2)/2; returns n + `round`, and r. The products with the first part of ln 2 are exact,
     in f32 for |n| < 2**8."""
-    e, of = x.emitter, format_of(x)
-    whole = e.fma(x, LOG2_E, of.round)
-    n = whole - of.round
-    return whole, e.fma(n, -of.ln2[1], e.fma(n, -of.ln2[0], x))
+    e, constants = x.emitter, format_of(x)
+    whole = e.fma(x, LOG2_E, constants.round)
+    n = whole - constants.round
+    return whole, e.fma(n, -constants.ln2[1], e.fma(n, -constants.ln2[0], x))
 
 
 def tail(r: Num, coefficients: tuple[float, ...]) -> Num:
@@ -165,21 +165,21 @@ def short_exp(x: Num) -> Num:
 
 def power_of_two(whole: Num, shift: int = 0) -> Num:
     """Emits 2**(n + shift) for whole = n + `round`, if that is a normal number: n, the low bits, is shifted into the exponent."""
-    of = format_of(whole)
-    return ((whole.bits() + (of.bias + shift)) << of.mantissa).as_float()
+    constants = format_of(whole)
+    return ((whole.bits() + (constants.bias + shift)) << constants.mantissa).as_float()
 
 
 def scale(x: Num, whole: Num) -> Num:
     """Emits x * 2**n for whole = n + `round`, rounded once if the result is a denormal."""
-    e, of = x.emitter, format_of(x)
-    count = whole.bits() - of.round_bits
+    e, constants = x.emitter, format_of(x)
+    count = whole.bits() - constants.round_bits
     if is_double(x):  # in 32 bits, whose vectors every target can shift
         count = count.cast("arith.trunci", ir.IntegerType.get_signless(32))
     if e.ldexp and len(e.shape) == 1:  # LLVM's intrinsic; the LLVM dialect's own op for it takes no vectors
         return e.intrinsic("llvm.ldexp", x, count)
     # two factors, since 2**n alone may not be a normal number; the first product is exact
     half = count >> 1
-    return x * _power_of(half, of) * _power_of(count - half, of)
+    return x * _power_of(half, constants) * _power_of(count - half, constants)
 
 
 def _power_of(count: Num, float_format: FloatFormat) -> Num:

@@ -50,10 +50,12 @@ def log10(x: Num) -> Num:
 
 def log1p(x: Num) -> Num:
     """log(1 + x), at most 1.5 ulp. The exponent is that of 1 + x; f = x * 2**-k + (2**-k - 1) takes x itself, unrounded."""
-    e, of = x.emitter, format_of(x)
+    e, constants = x.emitter, format_of(x)
     u = x + 1.0
-    exponent = (u.bits() - THREE_QUARTERS[str(x.element)]) & -(1 << of.mantissa)
-    down = (exponent.like((of.bias + 2) << of.mantissa) - exponent).as_float()  # 4 * 2**-k, which stays normal for every k
+    exponent = (u.bits() - THREE_QUARTERS[str(x.element)]) & -(1 << constants.mantissa)
+    down = (
+        exponent.like((constants.bias + 2) << constants.mantissa) - exponent
+    ).as_float()  # 4 * 2**-k, which stays normal for every k
     f = e.fma(x, down * 0.25, e.fma(down, 0.25, -1.0))
     k = _count(exponent) if is_double(x) else exponent.cast("arith.sitofp", x.element) * 2.0**-23
     value = edges(u, _sum(k, f, LOG1P))
@@ -62,11 +64,11 @@ def log1p(x: Num) -> Num:
 
 def split(x: Num) -> tuple[Num, Num]:
     """Returns k and f with x = 2**k * (1 + f), for positive finite x; denormals are scaled up first."""
-    e, of = x.emitter, format_of(x)
+    e, constants = x.emitter, format_of(x)
     up = 54 if is_double(x) else 23
-    small = x < 2.0 ** (1 - of.bias)
+    small = x < 2.0 ** (1 - constants.bias)
     normal = (x * 2.0**up).where(small, x)
-    exponent = (normal.bits() - SQRT_HALF[str(x.element)]) & -(1 << of.mantissa)
+    exponent = (normal.bits() - SQRT_HALF[str(x.element)]) & -(1 << constants.mantissa)
     f = (normal.bits() - exponent).as_float() - 1.0
     if is_double(x):
         return _count(exponent) - x.like(float(up)).where(small, 0.0), f

@@ -22,9 +22,9 @@ def remf(x: Num, y: Num) -> Num:
 
 
 def _while(e: Emit, a: Num, b: Num) -> ir.Operation:
-    of = a.value.type
-    loop = ir.Operation.create("scf.while", [of], [a.value], regions=2, loc=e.loc, ip=e.ip)
-    before, after = (region.blocks.append(of) for region in loop.regions)
+    type_ = a.value.type
+    loop = ir.Operation.create("scf.while", [type_], [a.value], regions=2, loc=e.loc, ip=e.ip)
+    before, after = (region.blocks.append(type_) for region in loop.regions)
     test, body = (Emit(ir.InsertionPoint(block), e.loc, e.shape) for block in (before, after))
     r = test.wrap(before.arguments[0])
     go = (r >= test.wrap(b.value)) & (r < float("inf")) & (test.wrap(b.value) > 0.0)

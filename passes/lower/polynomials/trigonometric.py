@@ -48,15 +48,15 @@ def _wave(quadrant: Num, sine: Num, cosine: Num) -> Num:
 
 def _curves(x: Num) -> tuple[Num, Num, Num]:
     """Returns q, sin(r) and cos(r) with x = q*pi/2 + r (the two lowest bits of q count), |r| <= pi/4."""
-    e, of = x.emitter, ANGLES[str(x.element)]
-    quadrant, r = _reduce(x, of)
+    e, constants = x.emitter, ANGLES[str(x.element)]
+    quadrant, r = _reduce(x, constants)
     square = r * r
-    sine = e.fma(e.horner(square, of.sine) * square, r, r).copysign(r)
+    sine = e.fma(e.horner(square, constants.sine) * square, r, r).copysign(r)
     if not is_double(x):
-        return quadrant, sine, e.fma(e.fma(e.horner(square, of.cosine), square, -0.5), square, 1.0)
+        return quadrant, sine, e.fma(e.fma(e.horner(square, constants.cosine), square, -0.5), square, 1.0)
     half = square * 0.5
     near = 1.0 - half
-    return quadrant, sine, near + e.fma(e.horner(square, of.cosine) * square, square, (1.0 - near) - half)
+    return quadrant, sine, near + e.fma(e.horner(square, constants.cosine) * square, square, (1.0 - near) - half)
 
 
 def _reduce(x: Num, angles: "Angles") -> tuple[Num, Num]:

@@ -31,29 +31,29 @@ _NARROW = 32
 def interval(s: RewriteScope, ref: ScalarRef, depth: int = _DEEPEST) -> Range:
     """Returns the range of an integer: of its type where no more is known, UNKNOWN for a bool."""
     resolved = s.scalars.resolve(ref)
-    of = element_of(resolved.value.type)
-    if is_bool(of):
+    element = element_of(resolved.value.type)
+    if is_bool(element):
         return UNKNOWN
     number = s.number(ref)
     if number is not None:
         return number, number
     if isinstance(resolved.value.type, ir.RankedTensorType):
-        return _table_range(s, resolved.value) or _all(of)
+        return _table_range(s, resolved.value) or _all(element)
     node = s.node(resolved) if depth else None
     if node is None:
-        return _all(of)
+        return _all(element)
     if node.name == "linalg.index":
         loop = resolved.index[ir.IntegerAttr(node.op.attributes["dim"]).value]
         extent = 1 if loop < 0 else s.generic.extents.get(loop)
-        return 0, max(extent - 1, 0) if isinstance(extent, int) else _all(of)[1]
+        return 0, max(extent - 1, 0) if isinstance(extent, int) else _all(element)[1]
     if node.name == "arith.extui":
         low, high = interval(s, node.args[0], depth - 1)
         return (low, high) if low >= 0 else (0, 2 * _all(element_of(node.args[0].value.type))[1] + 1)
     if node.name not in _ARITHMETIC:
-        return _all(of)
+        return _all(element)
     args = node.args[1:] if node.name == "arith.select" else node.args
     result = _ARITHMETIC[node.name](*(interval(s, arg, depth - 1) for arg in args))
-    return result if _holds(of, result) else _all(of)
+    return result if _holds(element, result) else _all(element)
 
 
 def compare(s: RewriteScope, op: ir.Operation) -> ir.Value | None:

@@ -36,13 +36,15 @@ def sized_interval(s: RewriteScope, ref: ScalarRef, depth: int = _DEEPEST) -> Bo
         loop = resolved.index[ir.IntegerAttr(node.op.attributes["dim"]).value]
         extent = 1 if loop < 0 else s.generic.extents.get(loop)
         return [0], [] if extent is None else [extent - 1]
-    if is_bool(of := element_of(resolved.value.type)):
+    if is_bool(element := element_of(resolved.value.type)):
         return _NONE
-    if node.name == "arith.trunci" or (node.name == "arith.index_cast" and isinstance(of, ir.IntegerType) and of.width < _WIDE):
+    if node.name == "arith.trunci" or (
+        node.name == "arith.index_cast" and isinstance(element, ir.IntegerType) and element.width < _WIDE
+    ):
         return _low_bits(sized_interval(s, node.args[0], depth - 1))
     if node.name not in _BOUNDS:
         return _NONE
-    if node.name in _MAY_WRAP and isinstance(of, ir.IntegerType) and of.width < _WIDE:
+    if node.name in _MAY_WRAP and isinstance(element, ir.IntegerType) and element.width < _WIDE:
         return _NONE
     found = []
     for arg in node.args[1:] if node.name == "arith.select" else node.args:

@@ -11,7 +11,7 @@ _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _ATTRIBUTES = ("__launch_bounds__", "__cluster_dims__", "__maxnreg__", "__block_size__", "__attribute__")
 _QUALIFIERS = re.compile(r"\b(?:const|volatile|__restrict__|__restrict|__grid_constant__|struct)\b|\s+")
 _UNNAMED = {"int", "char", "short", "long", "unsigned", "signed", "float", "double", "bool", "void"}  # last words of types
-ELEMENTS = {name.replace(" ", ""): of.name for of in ELEMENT_TYPES for name in of.cuda}
+ELEMENTS = {name.replace(" ", ""): type_.name for type_ in ELEMENT_TYPES for name in type_.cuda}
 """Maps a C++ type without blanks to its dtype."""
 _ITEMS = {"char": 1, "short": 2, "int": 4, "float": 4, "longlong": 8, "double": 8}
 _VECTOR = re.compile(rf"u?({'|'.join(_ITEMS)})([24])$")

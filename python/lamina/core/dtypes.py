@@ -42,6 +42,6 @@ ELEMENT_TYPES = (
     ElementType("f8e5m2", 1, "float8_e5m2", "f8E5M2", "fp8e5", "float8e5", ("__nv_fp8_e5m2",)),
 )
 
-ITEM_BYTES = {of.name: of.bytes for of in ELEMENT_TYPES}
+ITEM_BYTES = {type_.name: type_.bytes for type_ in ELEMENT_TYPES}
 HALF = ("f16", "bf16")
-FROM_MLIR = {of.mlir: of for of in ELEMENT_TYPES if of.mlir}
+FROM_MLIR = {type_.mlir: type_ for type_ in ELEMENT_TYPES if type_.mlir}

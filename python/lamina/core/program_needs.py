@@ -13,11 +13,11 @@ _ALIGNED = 64  # alignment of arena buffers, in bytes
 SCRATCH = 128  # alignment of scratch memory at most, in bytes, where binding places it
 
 
-def require_number(size: SizeLike, of: str) -> int:
-    """Returns a size that is a number. Raises CompileError if it depends on symbols; `of` names its owner in the message."""
+def require_number(size: SizeLike, what: str) -> int:
+    """Returns a size that is a number. Raises CompileError if it depends on symbols; `what` names its owner in the message."""
     if isinstance(size, int):
         return size
-    raise CompileError(f"{of} has a size that depends on {size}", remedy="compile it for fixed sizes")
+    raise CompileError(f"{what} has a size that depends on {size}", remedy="compile it for fixed sizes")
 
 
 def with_needs(program: Program, needs: Mapping[str, Needs]) -> Program:

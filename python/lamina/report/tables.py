@@ -49,7 +49,7 @@ def _ranges(kernel: "KernelStep") -> str:
     """Returns the kernels that compute a step, with the sizes that each is for. Of many, it names the one in use and the last."""
     if len(kernel.ranges) <= MOST_RANGES:
         return f"step {kernel.step} has kernels for ranges of sizes: {'; '.join(kernel.ranges)}"
-    used = [of for of in kernel.ranges if of.startswith(f"{kernel.kernel} ")]
+    used = [text for text in kernel.ranges if text.startswith(f"{kernel.kernel} ")]
     named = "; ".join(dict.fromkeys((*used, kernel.ranges[-1])))
     return f"step {kernel.step} has kernels for {len(kernel.ranges)} ranges of sizes, such as {named}"
 

@@ -40,8 +40,8 @@ class KernelSchedule:
         """Raises CompileError for numbers that the kernel cannot have: those that fields are not declared for."""
         for f in fields(self):
             number = getattr(self, f.name)
-            if (of := f.metadata.get("of")) is not None and not of.holds(number):
-                raise CompileError(f"{self.kind}{{{f.name}={number}}}", remedy=f"{f.name} is {of}")
+            if (allowed := f.metadata.get("of")) is not None and not allowed.holds(number):
+                raise CompileError(f"{self.kind}{{{f.name}={number}}}", remedy=f"{f.name} is {allowed}")
 
 
 @dataclass(frozen=True)

@@ -27,9 +27,9 @@ def convert(text: str) -> str:
 def _line(line: str) -> str:
     def respell(literal: re.Match[str]) -> str:
         """Respells a literal outside of strings."""
-        of = _type_before(line, literal.start())
+        type_ = _type_before(line, literal.start())
         quoted = line.count('"', 0, literal.start()) % 2
-        return spelling(of, literal[0]) if of and not quoted else literal[0]
+        return spelling(type_, literal[0]) if type_ and not quoted else literal[0]
 
     return _LITERAL.sub(respell, line)
 

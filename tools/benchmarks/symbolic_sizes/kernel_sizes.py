@@ -65,10 +65,10 @@ def kernels_table(device: str, count: int, seed: int, only: Sequence[str]) -> Fi
     time of kernels, else that of calls."""
     clock = kernel_seconds if device == "cuda" else partial(timed, device=device)
     rows, all_ratios = [], ClassTimes()
-    for name, of in CLASSES.items():
+    for name, kernel_class in CLASSES.items():
         if not any(part in name for part in only):
             continue
-        found = _measured(of, device, list(draw_sizes(random.Random(f"{seed} {name}"), count, MOST[device])), clock)
+        found = _measured(kernel_class, device, list(draw_sizes(random.Random(f"{seed} {name}"), count, MOST[device])), clock)
         rows.append(found.row(name))
         for kind, ratios in found.ratios.items():
             all_ratios.ratios[kind] += ratios
@@ -78,37 +78,41 @@ def kernels_table(device: str, count: int, seed: int, only: Sequence[str]) -> Fi
 
 
 def _measured(
-    of: KernelClass, device: str, sizes: Sequence[tuple[int, int]], clock: Callable[[Mapping[str, Callable[[], Any]]], Timed]
+    kernel_class: KernelClass,
+    device: str,
+    sizes: Sequence[tuple[int, int]],
+    clock: Callable[[Mapping[str, Callable[[], Any]]], Timed],
 ) -> ClassTimes:
     found = ClassTimes()
-    inputs = [_arguments(of, device, size) for size in (TRACED, *sizes)]
-    of_all = {kind: compiled(of.function, kind) for kind in ("lamina", "inductor")}
+    inputs = [_arguments(kernel_class, device, size) for size in (TRACED, *sizes)]
+    of_all = {kind: compiled(kernel_class.function, kind) for kind in ("lamina", "inductor")}
     for _ in range(2):
         for given in inputs:  # what Lamina compiles when a call needs it is there from the second time on
-            _call(of, of_all["lamina"], given)
+            _call(kernel_class, of_all["lamina"], given)
         finish()
-    _call(of, of_all["inductor"], inputs[0])
+    _call(kernel_class, of_all["inductor"], inputs[0])
     for given in inputs[1:]:
-        runs = {**of_all, "static": compiled(of.function, "static")}
+        runs = {**of_all, "static": compiled(kernel_class.function, "static")}
         found.add(
-            " x ".join(map(str, given[0].shape)), *clock({kind: partial(_call, of, run, given) for kind, run in runs.items()})
+            " x ".join(map(str, given[0].shape)),
+            *clock({kind: partial(_call, kernel_class, run, given) for kind, run in runs.items()}),
         )
     return found
 
 
-def _arguments(of: KernelClass, device: str, size: tuple[int, int]) -> tuple[Tensor, ...]:
+def _arguments(kernel_class: KernelClass, device: str, size: tuple[int, int]) -> tuple[Tensor, ...]:
     """Returns the arguments of a call, marked as of known sizes where they are."""
-    given = tuple(x.to(device).requires_grad_(of.trains and x.is_floating_point()) for x in of.arguments(*size))
-    for x in given[of.symbolic :]:
+    given = tuple(x.to(device).requires_grad_(kernel_class.trains and x.is_floating_point()) for x in kernel_class.arguments(*size))
+    for x in given[kernel_class.symbolic :]:
         torch._dynamo.mark_static(x)
-    for x, known in zip(given, of.known, strict=False):
+    for x, known in zip(given, kernel_class.known, strict=False):
         for dimension in known:
             torch._dynamo.mark_static(x, dimension)
     return given
 
 
-def _call(of: KernelClass, run: Callable[..., Any], given: Sequence[Tensor]) -> Any:
-    if not of.trains:
+def _call(kernel_class: KernelClass, run: Callable[..., Any], given: Sequence[Tensor]) -> Any:
+    if not kernel_class.trains:
         return run(*given)
     with torch.enable_grad():
         result = run(*given)

@@ -43,10 +43,10 @@ def with_launches(program: Program, tiled: Mapping[str, Program]) -> Program:
     ends: list[int] = []
     for step in program.steps:
         if isinstance(step, Launch) and step.kernel in tiled:
-            of = tiled[step.kernel]
-            for launch in of.steps:
+            kernel = tiled[step.kernel]
+            for launch in kernel.steps:
                 assert isinstance(launch, Launch)
-                refs = tuple(scratch(ref, of) for ref in launch.scratch)
+                refs = tuple(scratch(ref, kernel) for ref in launch.scratch)
                 steps.append(replace(launch, args=step.args, scratch=refs, name=step.name, where=step.where, ops=step.ops))
         else:
             steps.append(step)

@@ -117,21 +117,21 @@ def _at(size: Any, value_of: Callable[[SizeSymbol], int]) -> int:
 
 def _lower(size: Any) -> Iterator[Any]:
     """Yields sizes that a multiple of this one is never below: each replaces an opaque factor by one that it is bounded by."""
-    of = type(size)
+    kind = type(size)
     for factors, k in size.terms:
         for i, f in enumerate(factors):
             others = (*factors[:i], *factors[i + 1 :])
             if not isinstance(f, Opaque) or any(_range(g)[0] < 0 for g in others):
                 continue
-            rest = of(((others, 1),)) if others else 1
+            rest = kind(((others, 1),)) if others else 1
             symbol = one_symbol(f.right)
             if f.op == "//" and symbol is not None and symbol in others:  # n // s * s is from n - s + 1 to n
                 at = others.index(symbol)
                 left = (*others[:at], *others[at + 1 :])
                 bound = f.left - (f.right - 1 if k > 0 else 0)
-                yield size - of(((factors, k),)) + (of(((left, k),)) if left else k) * bound
+                yield size - kind(((factors, k),)) + (kind(((left, k),)) if left else k) * bound
             for by, bound in _bounding(f, from_below=k > 0):
-                yield size * by + k * rest * (bound - of((((f,), 1),)) * by)
+                yield size * by + k * rest * (bound - kind((((f,), 1),)) * by)
 
 
 def one_symbol(size: Any) -> SizeSymbol | None:

@@ -43,15 +43,15 @@ def range_of(op: str, left: Range, right: Range) -> Range | None:
 
 
 def _float_range(op: str, left: Range, right: Range) -> Range:
-    of = FLOAT_OPS[op]
+    function = FLOAT_OPS[op]
     if op in ("fadd", "fmin", "fmax"):
-        return of(left[0], right[0]), of(left[1], right[1])
+        return function(left[0], right[0]), function(left[1], right[1])
     if left[0] < 0 or (op == "flog" and not left[0]):
         return _ANY
     if op in _OF_ONE:  # each grows
-        return of(left[0], 1), of(left[1], 1)
+        return function(left[0], 1), function(left[1], 1)
     if op == "fmul" and right[0] >= 0:
-        return of(left[0], right[0]), math.inf if math.inf in (left[1], right[1]) else of(left[1], right[1])
+        return function(left[0], right[0]), math.inf if math.inf in (left[1], right[1]) else function(left[1], right[1])
     if op == "fdiv" and right[0] > 0:
-        return 0 if right[1] == math.inf else of(left[0], right[1]), of(left[1], right[0])
+        return 0 if right[1] == math.inf else function(left[0], right[1]), function(left[1], right[0])
     return _ANY

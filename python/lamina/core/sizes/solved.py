@@ -125,8 +125,8 @@ def _square(difference: Size, product: tuple[Factor, ...], k: int) -> Solved:
     if not isinstance(f, SizeSymbol) or abs(k) != 1:
         return {}
     plus = known_part(difference) * k
-    of = root(factor_of(f) + plus)
-    return {f: of * of - plus} if difference * k == factor_of(f) + plus - of * of else {}
+    side = root(factor_of(f) + plus)
+    return {f: side * side - plus} if difference * k == factor_of(f) + plus - side * side else {}
 
 
 def _multiple(whole: SizeLike, by: SizeLike) -> Solved:

@@ -187,9 +187,9 @@ def is_usable_mask(query: Tensor, key: Tensor, mask: Tensor | None) -> bool:
     """Returns whether a mask is bool or float, has an element for each key, and broadcasts to the scores."""
     if mask is None:
         return True
-    scores, of = (*sizes(query.shape)[:3], *sizes(key.shape)[2:3]), sizes(mask.shape)
-    each = zip(of, scores[4 - mask.dim() :], strict=True) if mask.dim() <= 4 else ()
-    fits = 0 < mask.dim() <= 4 and of[-1] == scores[-1] and all(n in (1, whole) for n, whole in each)
+    scores, dims = (*sizes(query.shape)[:3], *sizes(key.shape)[2:3]), sizes(mask.shape)
+    each = zip(dims, scores[4 - mask.dim() :], strict=True) if mask.dim() <= 4 else ()
+    fits = 0 < mask.dim() <= 4 and dims[-1] == scores[-1] and all(n in (1, whole) for n, whole in each)
     return fits and mask.device == query.device and mask.dtype in (torch.bool, torch.float32, *_HALF, query.dtype)
 
 

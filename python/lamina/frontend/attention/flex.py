@@ -38,11 +38,11 @@ def open_flex(gm: fx.GraphModule, trained: Collection[fx.Node], gpu: bool) -> in
         return 0
     replaced = 0
     for node in calls:
-        of = _FlexCall.read(node, gm)
-        if of is None or (item := item_of(node, 0)) is None:
+        call = _FlexCall.read(node, gm)
+        if call is None or (item := item_of(node, 0)) is None:
             continue
         node.append(item)
-        replaced += _FlexRewrite(of, gm, Graft(item, (), fake), trained, gpu).run()
+        replaced += _FlexRewrite(call, gm, Graft(item, (), fake), trained, gpu).run()
     if replaced:
         gm.graph.eliminate_dead_code()
         gm.recompile()

@@ -107,7 +107,7 @@ def mask_kind(mask: Tensor | None) -> str:
         return "bias"
     once = mask[tuple(slice(1) if step == 0 else slice(None) for step in mask.stride()[:-2])].cpu()
     values = once.reshape(-1, 1, *mask.shape[-2:]).to(torch.float32 if mask.dtype in _HALF else mask.dtype)
-    of = replace(of_values(values.numpy(), "i1" if mask.dtype is torch.bool else CODES[mask.dtype]), only_hides=False)
-    if of == MaskMeaning():
+    meaning = replace(of_values(values.numpy(), "i1" if mask.dtype is torch.bool else CODES[mask.dtype]), only_hides=False)
+    if meaning == MaskMeaning():
         return "nothing"
-    return "causal" if of == MaskMeaning(causal=True) and mask.shape[-1] == mask.shape[-2] else "bias"
+    return "causal" if meaning == MaskMeaning(causal=True) and mask.shape[-1] == mask.shape[-2] else "bias"

@@ -123,11 +123,11 @@ class _Reader:
 
     def _triangle(self, node: fx.Node, kind: str) -> TwoValued | None:
         asked = arguments_by_name(node, "input", "diagonal")
-        of, diagonal = self.of(asked.get("input")), asked.get("diagonal", 0)
-        if not isinstance(of, TwoValued) or of.region.bounds or not isinstance(diagonal, int):
+        operand, diagonal = self.of(asked.get("input")), asked.get("diagonal", 0)
+        if not isinstance(operand, TwoValued) or operand.region.bounds or not isinstance(diagonal, int):
             return None
         ahead = Linear(-1, 1, -diagonal)
-        return TwoValued(Region((ahead if kind == "triu" else ahead.times(-1),)), of.inside, 0)
+        return TwoValued(Region((ahead if kind == "triu" else ahead.times(-1),)), operand.inside, 0)
 
     def _chosen(self, node: fx.Node, kind: str) -> TwoValued | None:
         names = ("condition", "input", "other") if kind == "where" else ("other", "condition", "input")
@@ -142,18 +142,23 @@ class _Reader:
     def _difference(self, node: fx.Node) -> Place | None:
         """Reads the differences of neighbors along the last dimension, where all are the same number."""
         asked = arguments_by_name(node, "input", "n", "dim", "prepend", "append")
-        of, before = _linear(self.of(asked.get("input"))), asked.get("prepend")
+        operand, before = _linear(self.of(asked.get("input"))), asked.get("prepend")
         rank = len(shape(node.args[0]))
-        if of is None or asked.get("n", 1) != 1 or asked.get("dim", -1) not in (-1, rank - 1) or asked.get("append") is not None:
+        if (
+            operand is None
+            or asked.get("n", 1) != 1
+            or asked.get("dim", -1) not in (-1, rank - 1)
+            or asked.get("append") is not None
+        ):
             return None
         if before is not None:
             first = _linear(self.of(before))
             if first is None or shape(before)[-1] != 1:
                 return None
-            step = replace(of, key=0) + replace(first, key=0).times(-1)
-            if step != Linear(0, 0, of.key):
+            step = replace(operand, key=0) + replace(first, key=0).times(-1)
+            if step != Linear(0, 0, operand.key):
                 return None
-        return _number(of.key)
+        return _number(operand.key)
 
     def _indexed(self, node: fx.Node) -> Place | None:
         """Reads a tensor that is indexed by tensors of positions, one for each of its dimensions."""
@@ -252,6 +257,6 @@ def _combined(kind: str, one: Place | None, other: Place | None) -> Place | None
         region = first.compared(_COMPARISONS[kind], second)
         return None if region is None else TwoValued(region, True, False)
     if kind == "mul":
-        by, of = (first, second) if isinstance(one, TwoValued) else (second, first)
-        return of.times(by.constant) if (by.query, by.key) == (0, 0) and isinstance(by.constant, int) else None
+        by, factor = (first, second) if isinstance(one, TwoValued) else (second, first)
+        return factor.times(by.constant) if (by.query, by.key) == (0, 0) and isinstance(by.constant, int) else None
     return {"add": first + second, "sub": first + second.times(-1)}.get(kind)

@@ -77,9 +77,9 @@ def _joined(gm: fx.GraphModule, trained: Collection[fx.Node], gpu: bool) -> int:
     written = written_memory(gm.graph)
     replaced = 0
     for node in list(gm.graph.nodes):
-        of = read_chain(node, gm)
-        if of is not None:
-            replaced += _Rewrite(of, gm, Graft(*_end(of), fake), written, trained, gpu).run()
+        chain = read_chain(node, gm)
+        if chain is not None:
+            replaced += _Rewrite(chain, gm, Graft(*_end(chain), fake), written, trained, gpu).run()
     if replaced:
         gm.recompile()
     return replaced
@@ -131,7 +131,7 @@ class _Rewrite:
         changed = None
         if self._is_plain(operands) and self._is_worth_it():
             scores = shape(self.source.chain[-1])[:-2], shape(self.source.chain[0])[:-2]
-            nodes = [self._operand(of, lead) for of, lead in zip(operands, (scores[0], *scores), strict=True)]
+            nodes = [self._operand(operand, lead) for operand, lead in zip(operands, (scores[0], *scores), strict=True)]
             found = [node for node in nodes if node is not None]
             made = self._attention(found, query.scale * key.scale * self.source.scale) if len(found) == 3 else None
             changed = None if made is None else fit_into_place(self._as_product(made), self.graft, self.written_storages)
@@ -146,7 +146,7 @@ class _Rewrite:
 
     def _is_plain(self, operands: Sequence[Operand]) -> bool:
         """Returns whether no size depends on values and all tensors have one dtype and device; scores may be f32."""
-        values = [value(n) for n in (*(of.node for of in operands), self.source.node, *self.source.chain)]
+        values = [value(n) for n in (*(operand.node for operand in operands), self.source.node, *self.source.chain)]
         real = [v for v in values if v is not None and 0 not in sizes(v.shape) and has_exact_sizes(v)]
         if len(real) < len(values) or not 2 <= len(self.source.shape) <= 4 or len({v.device for v in real}) > 1:
             return False

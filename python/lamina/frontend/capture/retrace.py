@@ -120,8 +120,8 @@ class _Run:
                 if not whole:
                     calls.setdefault(key, call)
         found = trace_expansions(list(calls.values()), self.fake, self.table) if calls else []
-        if all(is_functional(n) for of in found for n in of.nodes):
-            self.known.update((key, of) for key, of in zip(calls, found, strict=True) if of.is_copyable)
+        if all(is_functional(n) for expansion in found for n in expansion.nodes):
+            self.known.update((key, expansion) for key, expansion in zip(calls, found, strict=True) if expansion.is_copyable)
 
     def _kind(self, node: fx.Node, args: Any, kwargs: Any) -> tuple[bool, Hashable, TracedCall]:
         """Returns whether a node's call stays as it is, the kind of the call with these arguments, and the call."""

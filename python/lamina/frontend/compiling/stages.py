@@ -114,7 +114,7 @@ def _built_on_thread(gm: fx.GraphModule, options: Options, target: str | None, f
     """Compiles a graph on another thread, while one captures."""
     with BUILDING, unset_fake_temporarily():
         built = _build(gm, options, target, None, UNSEEN)
-    return Bindable(built, _captured(gm, built), lambda of: load(of, options, frozen if not is_sized(gm.graph) else ()))
+    return Bindable(built, _captured(gm, built), lambda bound: load(bound, options, frozen if not is_sized(gm.graph) else ()))
 
 
 def _captured(gm: fx.GraphModule, built: Built) -> tuple[Tensor, ...]:

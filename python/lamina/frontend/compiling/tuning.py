@@ -34,7 +34,7 @@ class Session:
 
     store: "Store | None" = None
     again: bool = False
-    asking: Callable[[str, int, int], None] = lambda what, number, of: None
+    asking: Callable[[str, int, int], None] = lambda what, number, count: None
     watch: Callable[[str, float], None] = lambda stage, share: None
     answered: Callable[[TunedChoice], None] = lambda choice: None
 

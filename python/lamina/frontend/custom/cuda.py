@@ -21,7 +21,7 @@ from ..fx.dtypes import CODES
 from .rules import location_of
 from .texts import by_parameter, misfit_error, operand_name
 
-_TYPES = {getattr(torch, of.torch): of.cuda[0] for of in ELEMENT_TYPES if of.cuda}
+_TYPES = {getattr(torch, type_.torch): type_.cuda[0] for type_ in ELEMENT_TYPES if type_.cuda}
 _BYTES = ("bool", "u8", "i8")
 _MOST_THREADS = 1024
 

@@ -91,15 +91,15 @@ def _checked(declared: CustomKernel) -> CustomKernel:
     """Returns a declared kernel, checked, with its op and function looked up. Raises CompileError."""
     if (declared.op is None) == (declared.pattern is None):
         raise CompileError("a kernel is for an op or for a pattern", remedy="give one of them")
-    of = None if declared.op is None else _overload(declared.op)
-    if of is not None:
-        _check_op(of)
-    kernel = replace(_with_function(declared), op=of)
+    overload = None if declared.op is None else _overload(declared.op)
+    if overload is not None:
+        _check_op(overload)
+    kernel = replace(_with_function(declared), op=overload)
     for variant in (kernel, *kernel.variants().values()):
         _check_numbers(variant)
     _check_configs(kernel)
     settings = next(iter(kernel.variants().values())).settings
-    named, results = _names_of_op(of) if of is not None else _names_of_pattern(kernel)
+    named, results = _names_of_op(overload) if overload is not None else _names_of_pattern(kernel)
     if kernel.epilogue:
         _check_epilogue(kernel, results)
     for what, rule in (("when", kernel.when), ("outputs", kernel.outputs)):

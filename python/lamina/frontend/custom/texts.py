@@ -24,7 +24,7 @@ _TYPES = {
     "fp64": "tl.float64",
 }  # fmt: skip
 """The types of numbers, by the annotation of a parameter."""
-_DTYPES = {getattr(torch, of.torch): f"tl.{of.language}" for of in ELEMENT_TYPES if of.language}
+_DTYPES = {getattr(torch, type_.torch): f"tl.{type_.language}" for type_ in ELEMENT_TYPES if type_.language}
 
 
 def parameters(kernel: CustomKernel, values: Any) -> dict[str, Any]:

@@ -35,14 +35,14 @@ def at_sizes(recorder: ExplainBackend, bind: Any, inputs: Any) -> AtSizes:
     wanted = named_sizes(inputs)
     if wanted is None:
         scope = bind(*split_inputs(inputs))
-        return AtSizes(tuple(_graph(recorder, of, _arguments(recorder, of, scope)) for of in graphs))
-    symbols = [_symbols(recorder, of) for of in graphs]
+        return AtSizes(tuple(_graph(recorder, captured, _arguments(recorder, captured, scope)) for captured in graphs))
+    symbols = [_symbols(recorder, captured) for captured in graphs]
     known = [symbol for of_graph in symbols for symbol in of_graph]
     if names := unknown_names(wanted, known):
         named = sorted({symbol.written for symbol in known})
         raise CompileError(f"no size is called {names[0]!r}", remedy=f"those that calls vary are {', '.join(named)}")
-    wished = [_arguments_of_sizes(recorder, of, facts, wanted) for of, facts in zip(graphs, symbols, strict=True)]
-    return AtSizes(tuple(_graph(recorder, of, arguments) for of, arguments in zip(graphs, wished, strict=True)))
+    wished = [_arguments_of_sizes(recorder, captured, facts, wanted) for captured, facts in zip(graphs, symbols, strict=True)]
+    return AtSizes(tuple(_graph(recorder, captured, arguments) for captured, arguments in zip(graphs, wished, strict=True)))
 
 
 def _symbols(recorder: ExplainBackend, captured: Captured) -> list[SizeFacts]:

@@ -148,7 +148,7 @@ class CompiledModel(StandIn):
 
     def _known(self, key: Hashable, tensors: Sequence[Tensor]) -> Variant | None:
         """Returns the variant for a key and these tensors' sizes. Raises ValueError for sizes that the model does not take."""
-        return next((v for of, v in self._variants if of == key and v.admit(tensors)), None)
+        return next((v for variant_key, v in self._variants if variant_key == key and v.admit(tensors)), None)
 
     def _key(self, form: Arguments, pattern: tuple[int, ...], sizes: VariantSizes) -> tuple[Any, ...]:
         modes = (torch.is_grad_enabled(), autocast_state(form.device_types))

@@ -76,7 +76,7 @@ class Variant:
         self._binding = self._everything
         if self._relations is not None and options.specialize:
             names = self._everything.calls([arguments.names[i] for i in arguments.tensors])
-            fixed = {name: size for of, d, size in sizes.fixed for name in arguments.open.names(of, d)}
+            fixed = {name: size for argument, d, size in sizes.fixed for name in arguments.open.names(argument, d)}
             self._options = for_traced(options, arguments.open, self._relations, names, fixed)
         self._by_autograd: dict[Hashable, Run] = {}
         self._writes = _writes_to_arguments(traced.program.graph_module.graph)

@@ -149,7 +149,7 @@ def _applied(function: Any, one: Any, other: Any) -> sympy.Expr:
 
 
 EXPRESSIONS: dict[str, Callable[[Any, Any], sympy.Expr]] = {
-    **{op: partial(_applied, of) for of, op in {**_OF_TWO, **_OF_ONE, **_ROUNDED}.items()},
+    **{op: partial(_applied, function) for function, op in {**_OF_TWO, **_OF_ONE, **_ROUNDED}.items()},
     "fdiv": _quotient,
 }
 """The expression of each op of floats."""

@@ -54,8 +54,8 @@ class Graft:
             val = node.meta.get(_key(node))
             if isinstance(val, torch.SymInt) and sizes([val]) == (wanted,):
                 return node
-            if isinstance(val, Tensor) and wanted in (of := sizes(val.shape)):
-                return self.call(aten.sym_size.int, node, of.index(wanted))
+            if isinstance(val, Tensor) and wanted in (dims := sizes(val.shape)):
+                return self.call(aten.sym_size.int, node, dims.index(wanted))
         raise CompileError(f"no tensor has the size {wanted}", remedy="compile per concrete size")
 
     def undo(self) -> None:

@@ -31,7 +31,7 @@ from .own import place_own_kernels
 
 _GLUON = f"{HEADER}from triton.experimental import gluon\n"
 REASON = "kernel"  # the reason of calls that stand for source kernels: users', and Lamina's own
-_POINTER = {of.name: f"*{of.pointee}" for of in ELEMENT_TYPES if of.pointee}
+_POINTER = {type_.name: f"*{type_.pointee}" for type_ in ELEMENT_TYPES if type_.pointee}
 
 
 @dataclass(frozen=True)

@@ -59,8 +59,8 @@ def _program(buffers: list[str], names: list[str], types: list[ir.MemRefType], i
         return f"({', '.join(names[first:])}) : ({', '.join(map(str, types[first:]))}) -> ()"
 
     operands, _, ends = listed(0).partition(" : ")
-    returned, _, of = listed(inputs).partition(" : ")
+    returned, _, returned_types = listed(inputs).partition(" : ")
     launch = f'"plan.launch"{operands} {{kernel = @{_KERNEL}, label = "{_KERNEL}", n_out = {len(names) - inputs} : i64}} : {ends}'
-    lines = "\n    ".join((*buffers, launch, f'"plan.return"{returned} : {of}'))
+    lines = "\n    ".join((*buffers, launch, f'"plan.return"{returned} : {returned_types}'))
     empty = ", ".join(f"{name} = 0 : i64" for name in ("arena_bytes", "lower_bound", "sum_bytes"))
     return f'"plan.program"() ({{\n    {lines}\n}}) {{{empty}, sym_name = "main"}} : () -> ()'

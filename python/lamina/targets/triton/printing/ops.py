@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from lamina.core.dtypes import FROM_MLIR
 
-TYPES = {mlir: f"tl.{of.language}" for mlir, of in FROM_MLIR.items() if of.language} | {"index": "tl.int64"}
-POINTERS = {mlir: f"*{of.pointee}" for mlir, of in FROM_MLIR.items() if of.pointee}
+TYPES = {mlir: f"tl.{type_.language}" for mlir, type_ in FROM_MLIR.items() if type_.language} | {"index": "tl.int64"}
+POINTERS = {mlir: f"*{type_.pointee}" for mlir, type_ in FROM_MLIR.items() if type_.pointee}
 """Maps an element type to a pointer type as triton.compiler.ASTSource names it."""
 
 CASTS = tuple(f"arith.{op}" for op in "extf truncf extui extsi trunci sitofp uitofp fptosi fptoui index_cast".split())
