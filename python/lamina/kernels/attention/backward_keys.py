@@ -7,6 +7,7 @@ import triton
 import triton.language as tl
 
 from .dropped import kept
+from .listed import over_listed
 from .places import place_of
 from .step import capped, masked, rows_of
 from .symbolic import may_end_inside
@@ -85,36 +86,29 @@ def backward_keys(
 def _add_head(key_acc, value_acc, tile, blocks, LISTED: tl.constexpr):
     """Adds the queries of a tile's head: the blocks of them that the lists at `blocks` name, as in forward, where LISTED; else all
     that see these keys."""
+    state = (key_acc, value_acc)
     if LISTED:
-        WHOLE: tl.constexpr = "none" if tile.HOW == "bool" else "zeros"
-        count, block = tl.load(blocks), tl.load(blocks + 2)
-        for i in range(count):
-            key_acc, value_acc = _block(key_acc, value_acc, tile, block * tile.M, WHOLE, False)
-            block = tl.load(blocks + 2 + min(i + 1, count - 1))  # one iteration ahead, as in forward
-        last = blocks + (tile.QUERIES + tile.M - 1) // tile.M + 1
-        count, block = tl.load(blocks + 1), tl.load(last)
-        for i in range(count):
-            key_acc, value_acc = _block(key_acc, value_acc, tile, block * tile.M, tile.HOW, tile.CAUSAL)
-            block = tl.load(last - min(i + 1, count - 1))
+        state = over_listed(state, tile, blocks, tile.QUERIES, tile.M, tile.CAUSAL, _block)
     else:
         interior = 0  # rows from here on see all of these keys
         if tile.CAUSAL:
             interior = (tile.key_start + tile.N - 1 + tile.M - 1) // tile.M * tile.M
             for query_start in range(tile.key_start // tile.M * tile.M, min(interior, tile.QUERIES), tile.M):
-                key_acc, value_acc = _block(key_acc, value_acc, tile, query_start, tile.HOW, True)
+                state = _block(state, tile, query_start, tile.HOW, True)
         for query_start in range(interior, tile.QUERIES, tile.M):
-            key_acc, value_acc = _block(key_acc, value_acc, tile, query_start, tile.HOW, False)
-    return key_acc, value_acc
+            state = _block(state, tile, query_start, tile.HOW, False)
+    return state
 
 
 @triton.jit
-def _block(key_acc, value_acc, tile, query_start, HOW: tl.constexpr, DIAGONAL: tl.constexpr):
+def _block(state, tile, query_start, HOW: tl.constexpr, DIAGONAL: tl.constexpr):
     """Adds queries `query_start` to query_start + M of a head. Queries past the end have weight zero, and gradients of keys past
     the end are not stored.
 
     HOW       of these queries' mask
     DIAGONAL  some of the queries come before some of the keys
     """
+    key_acc, value_acc = state
     EDGE: tl.constexpr = may_end_inside(tile.QUERIES, tile.M)
     key_rows, rows = tile.key_rows, query_start + tl.arange(0, tile.M)
     inside = (key_rows[:, None] < tile.KEYS) & (rows[None, :] < tile.QUERIES)

@@ -7,6 +7,7 @@ import triton
 import triton.language as tl
 
 from .dropped import kept
+from .listed import over_listed
 from .places import place_of
 from .step import capped, masked, rows_of
 from .symbolic import is_zero, may_end_inside
@@ -87,16 +88,7 @@ def _gradients(tile, blocks):
     acc = tl.zeros((tile.rows.shape[0], tile.D), tl.float32)
     EDGE: tl.constexpr = tile.CAUSAL or may_end_inside(tile.KEYS, tile.N)
     if len(tile.BLOCKS) > 0:
-        WHOLE: tl.constexpr = "none" if tile.HOW == "bool" else "zeros"
-        count, block = tl.load(blocks), tl.load(blocks + 2)
-        for i in range(count):
-            acc = _block(acc, tile, block * tile.N, WHOLE, False)
-            block = tl.load(blocks + 2 + min(i + 1, count - 1))  # one iteration ahead, as in forward
-        last = blocks + (tile.KEYS + tile.N - 1) // tile.N + 1
-        count, block = tl.load(blocks + 1), tl.load(last)
-        for i in range(count):
-            acc = _block(acc, tile, block * tile.N, tile.HOW, EDGE)
-            block = tl.load(last - min(i + 1, count - 1))
+        acc = over_listed(acc, tile, blocks, tile.KEYS, tile.N, EDGE, _block)
     else:
         for key_start in range(0, tile.interior_end, tile.N):
             acc = _block(acc, tile, key_start, tile.HOW, False)

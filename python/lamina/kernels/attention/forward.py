@@ -6,6 +6,7 @@ import triton
 import triton.language as tl
 
 from .dropped import kept
+from .listed import over_listed
 from .places import place_of
 from .step import keep_sums, masked, rows_of, step
 from .symbolic import is_zero, may_end_inside
@@ -108,50 +109,35 @@ def _attend(tile, blocks, out, sums, OUT, SUMS):
     row_sum = tl.zeros((M,), tl.float32)
     if len(tile.BLOCKS) > 0:
         blocks += tile.batch * tile.BLOCKS[0] + tile.head * tile.BLOCKS[1] + tile.query_start // M * tile.BLOCKS[2]
-        acc, row_max, row_sum = _listed(acc, row_max, row_sum, tile, blocks)
+        EDGE: tl.constexpr = tile.CAUSAL or tile.WINDOW > 0 or may_end_inside(tile.KEYS, tile.N)
+        acc, row_max, row_sum = over_listed((acc, row_max, row_sum), tile, blocks, tile.KEYS, tile.N, EDGE, _block)
     else:
-        acc, row_max, row_sum = _in_order(acc, row_max, row_sum, tile)
+        acc, row_max, row_sum = _in_order((acc, row_max, row_sum), tile)
     _write(acc, row_max, row_sum, tile, out, sums, OUT, SUMS)
 
 
 @triton.jit
-def _listed(acc, row_max, row_sum, tile, blocks):
-    """Adds the blocks of keys that the lists at `blocks` name: those that the mask shows wholly, then those shown in part."""
-    WHOLE: tl.constexpr = "none" if tile.HOW == "bool" else "zeros"
-    EDGE: tl.constexpr = tile.CAUSAL or tile.WINDOW > 0 or may_end_inside(tile.KEYS, tile.N)
-    count, block = tl.load(blocks), tl.load(blocks + 2)
-    for i in range(count):
-        acc, row_max, row_sum = _block(acc, row_max, row_sum, tile, block * tile.N, WHOLE, False)
-        block = tl.load(blocks + 2 + min(i + 1, count - 1))  # one iteration ahead: loads of keys do not wait for it
-    last = blocks + (tile.KEYS + tile.N - 1) // tile.N + 1
-    count, block = tl.load(blocks + 1), tl.load(last)
-    for i in range(count):
-        acc, row_max, row_sum = _block(acc, row_max, row_sum, tile, block * tile.N, tile.HOW, EDGE)
-        block = tl.load(last - min(i + 1, count - 1))
-    return acc, row_max, row_sum
-
-
-@triton.jit
-def _in_order(acc, row_max, row_sum, tile):
+def _in_order(state, tile):
     """Adds the blocks of keys from `begin` to `end` (see _keys_of)."""
     if tile.WINDOW > 0 or len(tile.BOUNDS) > 0:
         for key_start in range(tile.begin, tile.interior, tile.N):
-            acc, row_max, row_sum = _block(acc, row_max, row_sum, tile, key_start, tile.HOW, True)
+            state = _block(state, tile, key_start, tile.HOW, True)
     for key_start in range(tile.interior, tile.interior_end, tile.N):
-        acc, row_max, row_sum = _block(acc, row_max, row_sum, tile, key_start, tile.HOW, False)
+        state = _block(state, tile, key_start, tile.HOW, False)
     if tile.CAUSAL or may_end_inside(tile.KEYS, tile.N) or len(tile.BOUNDS) > 0:
         for key_start in range(tile.interior_end, tile.end, tile.N):
-            acc, row_max, row_sum = _block(acc, row_max, row_sum, tile, key_start, tile.HOW, True)
-    return acc, row_max, row_sum
+            state = _block(state, tile, key_start, tile.HOW, True)
+    return state
 
 
 @triton.jit
-def _block(acc, row_max, row_sum, tile, key_start, HOW: tl.constexpr, EDGE: tl.constexpr):
-    """Adds keys `key_start` to key_start + N.
+def _block(state, tile, key_start, HOW: tl.constexpr, EDGE: tl.constexpr):
+    """Adds keys `key_start` to key_start + N to the state of `step`.
 
     HOW   of these keys' mask
     EDGE  some of them may be past the end, or be hidden from a query by their position
     """
+    acc, row_max, row_sum = state
     rows = tile.rows
     keys = key_start + tl.arange(0, tile.N)
     inside = (rows[:, None] < tile.QUERIES) & (keys[None, :] < tile.KEYS)
