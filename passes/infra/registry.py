@@ -7,9 +7,7 @@ from .base import Pass
 
 PASSES: dict[str, str] = {
     "lamina-name-sizes": "lamina.passes.simplify.name_sizes:NameSizes",
-    "lamina-random-bits": "lamina.passes.simplify.random_bits:RandomBits",
-    "lamina-scans": "lamina.passes.simplify.scans:ScansPass",
-    "lamina-checks": "lamina.passes.simplify.checks:Checks",
+    "lamina-import-ops": "lamina.passes.simplify.import_ops:ImportOps",
     "lamina-extern": "lamina.passes.simplify.extern:ExternPass",
     "lamina-rewrite-patterns": "lamina.passes.simplify.rewrite_patterns:RewritePatterns",
     "lamina-demote-f64": "lamina.passes.simplify.demote_f64:DemoteF64",

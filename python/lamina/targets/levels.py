@@ -51,9 +51,7 @@ def pipeline(
     steps = registry.steps(goal, round_intermediates=round_intermediates, freeze_weights=freeze_weights, wide_sizes=wide_sizes)
     graph = (
         "lamina-name-sizes",
-        "lamina-random-bits",
-        "lamina-scans",
-        "lamina-checks",
+        "lamina-import-ops",
         "lamina-demote-f64",
         "lamina-extern",
         *steps.forms,

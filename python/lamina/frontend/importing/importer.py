@@ -24,9 +24,9 @@ from lamina.dialects.combining import COMBINE, LOG_SUM
 from lamina.passes.fusion.scatter import COMBINED
 from lamina.passes.ir.reading import SCAN as SCAN_OP
 from lamina.passes.ir.reading import SORT as SORT_OP
-from lamina.passes.simplify.checks import CHECK as CHECK_MARK
 from lamina.passes.simplify.demote_f64 import ASKED
-from lamina.passes.simplify.random_bits import RANDOM
+from lamina.passes.simplify.import_ops import CHECK as CHECK_MARK
+from lamina.passes.simplify.import_ops import RANDOM
 
 from ..decompositions.half import HALF
 from ..fx import support
@@ -189,7 +189,7 @@ class _Importer(FxImporter):
 
 
 def _scan(node: fx.Node) -> dict[str, ir.Attribute]:
-    """Returns the attributes of a scan that lamina-scans reads: its op and its dimension."""
+    """Returns the attributes of a scan that lamina-import-ops reads: its op and its dimension."""
     _, _, dim, reduce = node.args
     name = LOG_SUM if reduce == "logsumexp" else COMBINED[str(reduce)][not node.meta["val"].dtype.is_floating_point]
     return {SCAN_OP: ir.DictAttr.get({COMBINE: ir.StringAttr.get(name), "dim": _number(dim)})}

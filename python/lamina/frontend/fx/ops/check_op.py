@@ -1,4 +1,4 @@
-"""Defines `lamina.check`: truth values that must hold, as an op of FX graphs that kernels compute (passes/simplify/checks.py)."""
+"""Defines `lamina.check`: truth values that must hold, an op of FX graphs that kernels compute (passes/simplify/import_ops.py)."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Defines `lamina.scan`: an inclusive scan, as an op of FX graphs that kernels compute (passes/simplify/scans.py).
+"""Defines `lamina.scan`: an inclusive scan, an op of FX graphs that kernels compute (passes/simplify/import_ops.py).
 
 Sums, products and running extrema are scans by one associative operation. With a factor for each step, a scan of sums is the
 linear recurrence r[i] = decay[i] * r[i - 1] + x[i].

@@ -1,4 +1,4 @@
-"""Defines `lamina.sort`: integers in ascending order, as an op of FX graphs that kernels compute (passes/simplify/scans.py)."""
+"""Defines `lamina.sort`: integers in ascending order, an op of FX graphs that kernels compute (passes/simplify/import_ops.py)."""
 
 from typing import Any
 
