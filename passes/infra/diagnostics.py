@@ -92,7 +92,7 @@ def verify_input(module: ir.Module) -> None:
         raise InvalidIR(tuple(wrong))
 
 
-def unknimport_ops(module: ir.Module) -> tuple[Diagnostic, ...]:
+def unknown_ops(module: ir.Module) -> tuple[Diagnostic, ...]:
     """Returns an error for every op that no dialect declares: Lamina's contexts parse these, for the sake of graph and plan."""
     known = module.context.is_registered_operation
     return tuple(

@@ -22,7 +22,7 @@ from torch_mlir.passmanager import PassManager
 from lamina.core.errors import CompileError
 
 from .base import Pass
-from .diagnostics import Diagnostic, InvalidIR, of_error, unknimport_ops
+from .diagnostics import Diagnostic, InvalidIR, of_error, unknown_ops
 from .diagnostics import verify as check
 from .instrumentation import Instrumentation, PassTiming
 from .pipeline_options import build as build_options
@@ -141,7 +141,7 @@ def write_reproducer(module: ir.Module, path: str, target: Path | None) -> tuple
             os.close(handle)
             target = Path(created)
         command = f"opt-driver {shlex.quote(str(target))} --pass-pipeline={shlex.quote(f'builtin.module({path})')}"
-        if unknimport_ops(module):
+        if unknown_ops(module):
             command += " --allow-unregistered-dialect"
         target.write_text(f"// {command}\n{module.operation.get_asm(enable_debug_info=True)}")
     except OSError as error:
