@@ -15,9 +15,14 @@ memrefs, since torch stores a bool in a byte (the attribute `dtype` of the defin
 0-d memref. Where sizes are symbolic, the attribute `layout` of the defining op is its shape and strides (passes/ir/sizes.py).
 """
 
+from collections.abc import Iterator
+from itertools import pairwise
+
 from torch_mlir import ir
 
 from .variadic import Op
+
+STEPS = ("plan.launch", "plan.call", "plan.kernel")
 
 
 class ProgramOp(Op):
@@ -28,6 +33,23 @@ class ProgramOp(Op):
     OPERATION_NAME = "plan.program"
     ATTRIBUTES = {"sym_name": ir.StringAttr, "arena_bytes": ir.IntegerAttr}
     OPERANDS, RESULTS, REGIONS = 0, 0, 1
+
+    @staticmethod
+    def faults(op: ir.Operation) -> Iterator[str]:
+        """Yields the launches under conditions that none follows for the other sizes."""
+        steps = [o.operation for o in op.regions[0].blocks[0].operations if o.operation.name in STEPS]
+        for step, following in pairwise([*steps, None]):
+            assert step is not None
+            if not len(step.attributes.get("when", ())):
+                continue
+            if following is None or "when" not in following.attributes or _written(following) != _written(step):
+                yield f"expects a launch for other sizes right after that of {step.attributes['kernel']}"
+
+
+def _written(step: ir.Operation) -> list[ir.Value]:
+    """Returns the memory that a step writes."""
+    operands = list(step.operands)
+    return operands[len(operands) - ir.IntegerAttr(step.attributes["n_out"]).value :]
 
 
 class InputOp(Op):

@@ -21,6 +21,7 @@ class _Order:
     """The scheduler's state.
 
     kernels  for each step, the kernel that may be bundled; None for a step that runs alone
+    inside   steps that are launched instead of the one before them, at other sizes: nothing may come between
     done     the steps that are issued, in `bundles`, which move `bytes` bytes
     waiting  launches that could run, with the number of bundles and bytes issued when each began to wait. Their dependences are
              done, so no two of them depend on each other
@@ -29,6 +30,7 @@ class _Order:
     def __init__(self, steps: Sequence[PlannedStep], kernels: Mapping[str, SmallKernel], gpu: Gpu, window: int) -> None:
         self.steps, self.gpu, self.window = steps, gpu, window
         self.kernels = [_candidate(step.op, kernels) for step in steps]
+        self.inside = {n + 1 for n, step in enumerate(steps) if len(step.op.attributes.get("when", ()))}
         self.done: set[int] = set()
         self.waiting: dict[int, tuple[int, int]] = {}
         self.bytes = 0
@@ -37,7 +39,7 @@ class _Order:
     def run(self) -> list[list[int]]:
         """Issues every step and returns the bundles in launch order."""
         for n, kernel in enumerate(self.kernels):
-            if n not in self.done:
+            if n not in self.done and n not in self.inside:
                 late = itertools.takewhile(self._is_late, self.waiting)  # they stand in the order in which they began to wait
                 self._release(n, {*late, *(m for m in self.steps[n].needs if m in self.waiting)})
             if n in self.done:

@@ -8,12 +8,11 @@ from torch_mlir import ir
 
 from lamina.core.dtypes import FROM_MLIR
 from lamina.core.sizes import typical
+from lamina.dialects.plan import STEPS
 from lamina.kernels.library import may_alias
 
 from ..ir.reading import element_type, ops_in
 from ..ir.sizes import layout_of
-
-STEPS = ("plan.launch", "plan.call", "plan.kernel")
 
 
 @dataclass(eq=False)

@@ -17,3 +17,14 @@
 // -----
 // expected-error @+1 {{unknown op plan.lauch: expected one of plan.alloc, plan.call}}
 "plan.lauch"() : () -> ()
+// -----
+// expected-error @+1 {{plan.program expects a launch for other sizes right after that of @few}}
+"plan.program"() ({
+  %x = "plan.input"() {index = 0 : i64} : () -> memref<4xf32>
+  %y = "plan.output"() {index = 0 : i64} : () -> memref<4xf32>
+  %z = "plan.output"() {index = 1 : i64} : () -> memref<4xf32>
+  "plan.launch"(%x, %y) {kernel = @few, n_out = 1 : i64, when = [["s0~4", 8]]} : (memref<4xf32>, memref<4xf32>) -> ()
+  "plan.launch"(%x, %z) {kernel = @relu, n_out = 1 : i64} : (memref<4xf32>, memref<4xf32>) -> ()
+  "plan.launch"(%x, %y) {kernel = @any, n_out = 1 : i64, when = []} : (memref<4xf32>, memref<4xf32>) -> ()
+  "plan.return"() : () -> ()
+}) {sym_name = "main", arena_bytes = 0 : i64} : () -> ()
