@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from .affine import Affine, Axis, SplitAxis, offset, row_major
+from .guards import Bound
 
 T = TypeVar("T")
 
@@ -30,6 +31,14 @@ class Axes:
 def linear_position(axes: Sequence[Axis]) -> Affine:
     """Returns the row-major position over axes."""
     return offset(tuple(map(Affine.of, axes)), row_major(tuple(a.extent for a in axes)))
+
+
+def cut_axes(axes: Sequence[Axis], bound: Bound) -> int:
+    """Returns how many of the axes, from the outermost on, a bound cuts off at an end: its index is the row-major position over
+    them. Returns 0 for other bounds."""
+    if bound.message or bound.low != 0:
+        return 0
+    return next((i for i in range(1, len(axes) + 1) if linear_position(axes[:i]) == bound.index), 0)
 
 
 def retry_with_splits(build: Callable[[], T], *spaces: Axes) -> T:

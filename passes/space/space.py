@@ -5,7 +5,7 @@ vary over). Without reductions every axis is a row axis.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -13,9 +13,11 @@ from torch_mlir import ir
 
 from lamina.core.sizes import Size
 
-from ..ir.affine import Affine, Axis, SplitAxis, refine
+from ..ir.affine import Affine, Axis, SplitAxis, offset, refine
+from ..ir.axes import cut_axes
 from ..ir.expressions import Expr, InBounds, Load, Position, Reduce, Scatter, walk
-from ..ir.reading import SCAN, SORT, Generic, Untraceable, element_type, ops_in, shape_of
+from ..ir.guards import Bound
+from ..ir.reading import SCAN, SORT, Generic, Index, Untraceable, element_type, ops_in, shape_of
 from ..trace.stored import Pair, computed_shape
 from ..trace.trace import Tracer
 
@@ -229,7 +231,12 @@ def _trace(
         return fresh[g.op]
 
     tracer = Tracer(strides_of=lambda v: strides[v], columns=columns_of, divide=divide, round_half=round_half)
-    results = [_result(tracer, v, s, axes, rows, bool(columns), pairs) for v, s in zip(outs, result_strides, strict=True)]
+    places = {v: _place(v, axes, rows, bool(columns)) for v in outs}
+    found = {v: _result(tracer, v, s, *place, pairs) for v, s in zip(outs, result_strides, strict=True) if (place := places[v])}
+    bounds = _bounds(found.values()) if len(found) < len(places) else []
+    results = [
+        found[v] if v in found else _cut_result(tracer, v, s, axes, bounds) for v, s in zip(outs, result_strides, strict=True)
+    ]
     reductions = list(dict.fromkeys(e for r in results for e in walk(r.expr) if isinstance(e, Reduce)))
     inner = frozenset(columns)
     for r in reductions:
@@ -238,16 +245,40 @@ def _trace(
     return Space(tuple(rows), tuple(columns), tuple(results), tuple(reductions))
 
 
-def _result(
-    tracer: Tracer, v: ir.Value, strides: tuple[int, ...], axes: list[Axis], rows: list[Axis], full: bool, pairs: bool
-) -> Result:
-    """Returns the expression and the place of a result. full: there are columns, which results may vary over."""
+def _place(v: ir.Value, axes: list[Axis], rows: list[Axis], full: bool) -> tuple[Index, bool] | None:
+    """Returns the index of a result, and whether it varies over rows and columns; None if it runs over neither the full space nor
+    its rows. full: there are columns."""
     shape = computed_shape(v)
     index = index_over_axes(shape, axes)
-    if index is None or math.prod(shape) != math.prod(a.extent for a in axes):
-        index, full = index_over_axes(shape, rows), False
-    if index is None:
-        raise Untraceable(v, "a result that runs over neither rows nor the full space")
+    if index is not None and math.prod(shape) == math.prod(a.extent for a in axes):
+        return index, full
+    index = index_over_axes(shape, rows)
+    return None if index is None else (index, False)
+
+
+def _bounds(results: Iterable[Result]) -> list[Bound]:
+    """Returns the bounds of what results are computed from, each once."""
+    parts = (e for r in results for e in walk(r.expr) if isinstance(e, Load | InBounds))
+    return list(dict.fromkeys(bound for e in parts for bound in e.guard))
+
+
+def _cut_result(tracer: Tracer, v: ir.Value, strides: tuple[int, ...], axes: list[Axis], bounds: list[Bound]) -> Result:
+    """Returns a result that runs over the full space up to one of these bounds, where the padding of a reduction begins. Raises
+    Untraceable if it does not."""
+    shape = tuple(n for n in computed_shape(v) if n != 1)
+    for bound in bounds:
+        count = cut_axes(axes, bound)
+        if count and shape[:1] == (bound.high,) and (inner := index_over_axes(shape[1:], axes[count:])) is not None:
+            own = iter((bound.index, *inner))
+            index = tuple(next(own) if n != 1 else Affine() for n in computed_shape(v))
+            value = tracer.element(v, index, (bound,), root=True)
+            at = offset(index, strides)
+            return Result(tracer.make.scatter(value, at, (bound,), "", frozenset()), at, True, element_type(v))
+    raise Untraceable(v, "a result that runs over neither rows nor the full space")
+
+
+def _result(tracer: Tracer, v: ir.Value, strides: tuple[int, ...], index: Index, full: bool, pairs: bool) -> Result:
+    """Returns the expression and the place of a result. full: whether it varies over rows and columns."""
     expr, at = tracer.result(v, index, strides)
     steps = (at.constant, *(c for _, c in at.terms))
     paired = pairs and isinstance(expr, Pair) and expr.step == 1 and not any(c % 2 for c in steps)

@@ -6,6 +6,7 @@ bytes.
 """
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from torch_mlir import ir
@@ -14,8 +15,8 @@ from lamina.core.sizes import SizeLike
 from lamina.dialects.graph import CALLS
 
 from ..ir.affine import Affine, Axis, refine
-from ..ir.axes import linear_position
-from ..ir.expressions import Scan, Scatter
+from ..ir.axes import cut_axes, linear_position
+from ..ir.expressions import InBounds, Load, Scan, Scatter, walk
 from ..ir.reading import bytes_of, producer
 from .materialize import Materialized
 from .nodes import GroupNode, Runs, runs_of
@@ -92,9 +93,10 @@ class Grouping:
         if not all(_fits(n, nodes, runs) for n in nodes):
             return False
         inside = {n.value: n for n in nodes}
+        cut = _cut_shapes(nodes)
         for n in nodes:
             for v, places in n.reads.items():
-                if v in inside and not (places and all(_at_hand(n, inside[v], index, runs) for index in places)):
+                if v in inside and not (places and all(_at_hand(n, inside[v], index, runs, cut) for index in places)):
                     return False
         return not self._between(a, b) and not self._between(b, a)
 
@@ -169,18 +171,31 @@ def _fits(n: GroupNode, nodes: list[GroupNode], runs: Runs | None) -> bool:
         return math.prod(n.extents) == math.prod(nodes[0].extents) and refine([n.extents, nodes[0].extents]) is not None
     if n.runs is not None:
         return n.runs == runs
-    return _role(n, runs) is not None
+    return _role(n, runs, _cut_shapes(nodes)) is not None
 
 
-def _role(n: GroupNode, runs: Runs) -> str | None:
-    """Returns "full" or "row": whether `n` runs over the whole space or over its rows; None if neither."""
+def _cut_shapes(nodes: list[GroupNode]) -> set[tuple[SizeLike, ...]]:
+    """Returns the shapes of which reductions among `nodes` read all elements, in order, before padding: the last part of a sum may
+    be shorter than the others."""
+    shapes = set()
+    for n in nodes:
+        for e in walk(n.expr) if n.runs is not None else ():
+            for bound in e.guard if isinstance(e, Load | InBounds) else ():
+                if count := cut_axes(n.axes, bound):
+                    shapes.add((bound.high, *n.extents[count:]))
+    return shapes
+
+
+def _role(n: GroupNode, runs: Runs, cut: Collection[tuple[SizeLike, ...]]) -> str | None:
+    """Returns "full", "row" or "cut": whether `n` runs over the whole space, over its rows, or over a shape of `cut`, which the
+    space is when padded; None if over none of them."""
     full, rows = tuple(e for _, e in runs), tuple(e for r, e in runs if not r)
     size = math.prod(n.extents)
     if size == math.prod(full):
         return "full" if refine([n.extents, full]) is not None else None
     if size == math.prod(rows):
         return "row" if refine([n.extents, rows]) is not None else None
-    return None
+    return "cut" if tuple(e for e in n.extents if e != 1) in cut else None
 
 
 def _row_axes(n: GroupNode, runs: Runs) -> list[Axis] | None:
@@ -202,14 +217,20 @@ def _row_axes(n: GroupNode, runs: Runs) -> list[Axis] | None:
     return out
 
 
-def _at_hand(reader: GroupNode, producer: GroupNode, offset: Affine, runs: Runs | None) -> bool:
-    """Returns whether the element of `producer` that `reader` loads is the one computed in the same iteration (or row)."""
+def _at_hand(
+    reader: GroupNode, producer: GroupNode, offset: Affine, runs: Runs | None, cut: Collection[tuple[SizeLike, ...]]
+) -> bool:
+    """Returns whether the element of `producer` that `reader` loads is the one computed in the same iteration (or row). cut: see
+    `_role`."""
     if isinstance(producer.expr, Scatter):
         return False
     if runs is None:
         return offset == linear_position(reader.axes)
-    made_is_row = producer.runs is not None or _role(producer, runs) == "row"
-    reader_is_row = reader.runs is None and _role(reader, runs) == "row"
+    made_is_row = producer.runs is not None or _role(producer, runs, cut) == "row"
+    reader_is = "full" if reader.runs is not None else _role(reader, runs, cut)
+    reader_is_row = reader_is == "row"
+    if reader_is == "cut" and (made_is_row or _role(producer, runs, cut) != "cut"):
+        return False
     if not made_is_row:
         return not reader_is_row and offset == linear_position(reader.axes)
     if reader_is_row:

@@ -12,8 +12,8 @@ from lamina.core.sizes import typical
 from ...ir.extern_calls import memory_strides
 from ...ir.generics import empty, generic, with_body
 from ...ir.reading import Generic, element_of, producer, reduced_loops, shape_of
-from ...ir.reshapes import collapse
-from ...ir.rewriting import replace_op
+from ...ir.reshapes import collapse, expand
+from ...ir.rewriting import is_used, replace_op
 from ...ir.sizes import tensor_type
 from .partial_reductions import clone_body, emit_combine, renumber_loops
 from .ragged_parts import terms_of
@@ -93,26 +93,41 @@ def _join(g: Generic, run: range, numbers: dict[int, int]) -> Generic:
     op, combine = g.op, g.yields[0].owner.name
     rank = len(g.extents) - len(run) + 1
     with op.location, ir.InsertionPoint(op):
-        flat = _Flattener().of(terms_of(g), run)
+        flattener = _Flattener()
+        flat = flattener.of(terms_of(g), run)
         maps = [[ir.AffineDimExpr.get(i) for i in range(rank)], [renumber_loops(e, numbers) for e in g.maps[g.inputs]]]
         reduced = [r for i, r in enumerate(g.reduced) if i not in run[1:]]
         joined_op = generic(op.results[0].type, [flat, op.operands[g.inputs]], maps, rank, reduced)
         replace_op(op, with_body(joined_op, partial(emit_combine, combine)))
+    flattener.replace()
     return Generic.read(joined_op)
 
 
 class _Flattener:
-    """Copies elementwise ops with some of their dimensions as one."""
+    """Computes elementwise ops with some of their dimensions as one: copies of them, each behind the op, then instead of it."""
 
     def __init__(self) -> None:
         self._flattened: dict[tuple[ir.Value, int], ir.Value] = {}
+        self._copied: dict[ir.Operation, tuple[ir.Value, range]] = {}  # operands first
+
+    def replace(self) -> None:
+        """Erases the ops that were copied: what else reads their results reads the copies', with the dimensions apart."""
+        for op, (copy, dims) in reversed(self._copied.items()):
+            result = op.results[0]
+            if is_used(result):
+                shape = shape_of(result)
+                with op.location, ir.InsertionPoint.after(copy.owner):
+                    result.replace_all_uses_with(expand(copy, shape, _groups(len(shape), dims)))
+            op.erase()
 
     def of(self, v: ir.Value, dims: range) -> ir.Value:
         """Returns a value with these dimensions as one."""
         key = v, dims[0]
         if key not in self._flattened:
-            g = _elementwise(v)
-            self._flattened[key] = collapse(v, _groups(len(shape_of(v)), dims)) if g is None else self._copy(g, dims)
+            g, op = _elementwise(v), producer(v)
+            where = ir.InsertionPoint.at_block_begin(v.owner) if op is None else ir.InsertionPoint.after(op)
+            with where, ir.Location.current if op is None else op.location:
+                self._flattened[key] = _as_one(v, dims) if g is None else self._copy(g, dims)
         return self._flattened[key]
 
     def _copy(self, g: Generic, dims: range) -> ir.Value:
@@ -133,7 +148,17 @@ class _Flattener:
             if o.operation.name == "linalg.index":
                 dim = ir.IntegerAttr(o.attributes["dim"])
                 o.attributes["dim"] = ir.IntegerAttr.get(dim.type, numbers[dim.value])
+        self._copied.setdefault(g.op, (copy.results[0], dims))
         return copy.results[0]
+
+
+def _as_one(v: ir.Value, dims: range) -> ir.Value:
+    """Returns a value in memory with these dimensions as one: what they were split off from, or a view."""
+    op, groups = producer(v), _groups(len(shape_of(v)), dims)
+    if op is None or op.name != "tensor.expand_shape":
+        return collapse(v, groups)
+    split = [[d.value for d in group] for group in op.attributes["reassociation"]]
+    return op.operands[0] if split == groups else collapse(v, groups)
 
 
 def _groups(rank: int, dims: range) -> list[list[int]]:

@@ -127,15 +127,15 @@ def scatter(b: "Blocks", value: ir.Value, memory: ir.Value, e: Scatter) -> None:
     bounds.check(b, e, wide)
     if not wide:
         index = b.index(e.offset)
-        if e.guard:
-            b.branch(b.condition(e.guard, False), lambda: memref.store(value, memory, [index]), lambda: None)
+        if guard := bounds.undecided_bounds(b, e.guard):
+            b.branch(b.condition(guard, False), lambda: memref.store(value, memory, [index]), lambda: None)
         else:
             memref.store(value, memory, [index])
         return
     mask = b.stack[-1].mask
-    if e.guard:
-        inside = b.condition(e.guard, True)
-        mask = inside if mask is None else arith.andi(mask, inside)
+    if guard := bounds.undecided_bounds(b, e.guard):
+        inside = b.condition(guard, True)
+        mask = inside if mask is None else _intersection(b, mask, inside)
     index = b.merged.index(e.offset)
     if is_contiguous(b, index):
         where = [_start(b, memory, index)]

@@ -167,7 +167,7 @@ def ending_at_bounds(b: "Blocks", nest: Nest, axis: Axis) -> Iterator[tuple[ir.V
 
         for i < length:    sum += x[base + i] where base + i < n     ->      for i < min(length, n - base):    sum += x[base + i]
 
-    An axis may be several rows, of which those past an end are left out.
+    An axis may be several rows, of which those past an end are left out. Results that the loop stores must end there, too.
     """
     known, bounds = b.known, tuple(_ends(b, nest, axis))
     count = b.number(axis.extent)
@@ -187,7 +187,7 @@ def ending_at_bounds(b: "Blocks", nest: Nest, axis: Axis) -> Iterator[tuple[ir.V
 def _ends(b: "Blocks", nest: Nest, axis: Axis) -> Iterator[Bound]:
     """Yields the bounds that fail from some iteration of `axis` on, if all reductions get their neutral elements from there on."""
     short = axis is b.vector and at_most(axis.extent, b.lanes)  # one block, which needs a mask all the same
-    if not is_symbolic(axis.extent) or short or nest.scans or nest.online or nest.results:
+    if not is_symbolic(axis.extent) or short or nest.scans or nest.online:
         return
     for bound in _bounds(r.arg for r in nest.reductions):
         index = b.merged.index(bound.index)
@@ -195,8 +195,10 @@ def _ends(b: "Blocks", nest: Nest, axis: Axis) -> Iterator[Bound]:
         rest = index + Affine(0, ((term, -1),)) if term is not None else index
         if term is None or any(t not in b.bound for t, _ in rest.terms):
             continue
-        if at_most(bound.low, rest.bounds(b.ranges)[0]) and all(
-            _padding(r.arg, bound) == neutral_element(r.op, r.dtype) for r in nest.reductions
+        if (
+            at_most(bound.low, rest.bounds(b.ranges)[0])
+            and all(_padding(r.arg, bound) == neutral_element(r.op, r.dtype) for r in nest.reductions)
+            and all(isinstance(r.expr, Scatter) and bound in r.expr.guard for r, _ in nest.results)
         ):
             yield bound
 
