@@ -16,7 +16,7 @@ memrefs, since torch stores a bool in a byte (the attribute `dtype` of the defin
 """
 
 from collections.abc import Iterator
-from itertools import pairwise
+from typing import Any
 
 from torch_mlir import ir
 
@@ -36,20 +36,26 @@ class ProgramOp(Op):
 
     @staticmethod
     def faults(op: ir.Operation) -> Iterator[str]:
-        """Yields the launches under conditions that none follows for the other sizes."""
-        steps = [o.operation for o in op.regions[0].blocks[0].operations if o.operation.name in STEPS]
-        for step, following in pairwise([*steps, None]):
-            assert step is not None
-            if not len(step.attributes.get("when", ())):
+        """Yields the launches that are apart from others of their computation, of which a call makes one."""
+        apart: set[tuple[Any, ...]] = set()
+        last = None
+        for o in op.regions[0].blocks[0].operations:
+            if (step := o.operation).name not in STEPS:
                 continue
-            if following is None or "when" not in following.attributes or _written(following) != _written(step):
-                yield f"expects a launch for other sizes right after that of {step.attributes['kernel']}"
+            computation = _computation(step)
+            if computation != last and computation in apart:
+                yield f"expects the launch of {step.attributes['kernel']} right after those of its computation for other sizes"
+            last = computation
+            if computation:
+                apart.add(computation)
 
 
-def _written(step: ir.Operation) -> list[ir.Value]:
-    """Returns the memory that a step writes."""
-    operands = list(step.operands)
-    return operands[len(operands) - ir.IntegerAttr(step.attributes["n_out"]).value :]
+def _computation(step: ir.Operation) -> tuple[Any, ...]:
+    """Returns what tells the computation of a launch under conditions from others; () for other steps."""
+    if "when" not in step.attributes:
+        return ()
+    operands, written = list(step.operands), ir.IntegerAttr(step.attributes["n_out"]).value
+    return step.attributes.get("label"), *operands[len(operands) - written :]
 
 
 class InputOp(Op):

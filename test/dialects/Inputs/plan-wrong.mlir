@@ -18,7 +18,7 @@
 // expected-error @+1 {{unknown op plan.lauch: expected one of plan.alloc, plan.call}}
 "plan.lauch"() : () -> ()
 // -----
-// expected-error @+1 {{plan.program expects a launch for other sizes right after that of @few}}
+// expected-error @+1 {{plan.program expects the launch of @any right after those of its computation for other sizes}}
 "plan.program"() ({
   %x = "plan.input"() {index = 0 : i64} : () -> memref<4xf32>
   %y = "plan.output"() {index = 0 : i64} : () -> memref<4xf32>
