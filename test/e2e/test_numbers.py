@@ -8,6 +8,7 @@ import torch
 from entry_points import ENTRY_POINTS, Model, same
 from torch import Tensor
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 aten, prims = torch.ops.aten, torch.ops.prims
 
@@ -77,3 +78,24 @@ def test_nll_loss_trains_on_one_sample(reduction: str) -> None:
     x, target = torch.randn(7, requires_grad=True), torch.tensor(4)
     (got,) = torch.autograd.grad(ENTRY_POINTS["torch.compile"](loss, (x, target))(x, target), x)
     torch.testing.assert_close(got, torch.autograd.grad(loss(x, target), x)[0])
+
+
+class Checkpointed(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = torch.nn.LayerNorm(4, eps=0.25)
+
+    def forward(self, x: Tensor, scale: float, low: float) -> Tensor:
+        y = checkpoint(self.norm, x, use_reentrant=False)
+        return checkpoint(lambda a: a * scale + F.threshold(a, low, -scale), y, use_reentrant=False)
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_floats_in_graphs_that_a_graph_calls(dynamic: bool | None) -> None:
+    model = Checkpointed()
+    compiled = torch.compile(model, backend="lamina", dynamic=dynamic, options={"cache": False})
+    for rows, scale, low in ((3, 0.5, 0.125), (5, 0.5, 0.125), (5, 2.0, -0.25), (6, 3.0, -0.5)):
+        x = torch.randn(rows, 4, requires_grad=True)
+        got, want = compiled(x, scale, low), model(x, scale, low)
+        same(got, want)
+        same(torch.autograd.grad(got.sin().sum(), x), torch.autograd.grad(want.sin().sum(), x))

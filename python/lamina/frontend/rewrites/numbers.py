@@ -18,6 +18,7 @@ from torch._dynamo.symbolic_convert import TensorifyState
 from torch._guards import CompileContext, TracingContext, tracing
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.utils import _pytree as pytree
 
 from ..fx.rewriter import replace
 from ..fx.size_expressions import backed_values
@@ -75,7 +76,7 @@ def stays_argument(gm: fx.GraphModule, position: int) -> bool:
     placeholder = gm.graph.find_nodes(op="placeholder")[position]
     sources = _sources(placeholder)
     passed = bool(sources) and isinstance(sources[-1], LocalSource) and not any(isinstance(s, AttrSource) for s in sources)
-    return passed and all(map(_only_computes, _items(placeholder)))
+    return passed and all(_only_computes(user) for user in _users(gm, placeholder) if _is_item(user))
 
 
 def specialize(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> None:
@@ -86,7 +87,7 @@ def specialize(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> None:
     if compiled is None or compiled.frame_compile_id:
         return
     placeholders = gm.graph.find_nodes(op="placeholder")
-    names = {symbol_of_float(placeholders[i]) for i in floats(gm, example_inputs) if _is_attribute(placeholders[i])} - {None}
+    names = {symbol_of_float(placeholders[i]) for i in floats(gm, example_inputs) if _is_attribute(gm, placeholders[i])} - {None}
     if new := names - TensorifyState.force_specializations:
         TensorifyState.force_specializations |= new
         raise TensorifyScalarRestartAnalysis
@@ -99,9 +100,9 @@ def keep_floats(gm: fx.GraphModule) -> None:
     TensorifyState.force_specializations |= {str(symbol) for symbol, value in held.items() if not value.is_Integer}
 
 
-def _is_attribute(number: fx.Node) -> bool:
+def _is_attribute(gm: fx.GraphModule, number: fx.Node) -> bool:
     """Returns whether a float is an object's attribute, and used as a number alone."""
-    return any(isinstance(s, AttrSource) for s in _sources(number)) and all(user.target == "item" for user in number.users)
+    return any(isinstance(s, AttrSource) for s in _sources(number)) and all(map(_is_item, _users(gm, number)))
 
 
 def _sources(number: fx.Node) -> list[Any]:
@@ -132,29 +133,74 @@ def symbol_of_float(node: fx.Node) -> str | None:
     return getattr(expr, "name", None)
 
 
-def _items(node: fx.Node) -> list[fx.Node]:
-    return [user for user in node.users if user.op == "call_method" and user.target == "item"]
+def _is_item(user: fx.Node) -> bool:
+    return user.op == "call_method" and user.target == "item"
+
+
+def _users(gm: fx.GraphModule, number: fx.Node) -> Iterator[fx.Node]:
+    """Yields the users of an argument; in place of a call of another graph, such as a checkpoint's, the users there."""
+    for user in number.users:
+        inside = [(body, i) for _, body, i in _bodies(gm, user, number)]
+        if not inside:
+            yield user
+        for body, i in inside:
+            yield from _users(body, body.graph.find_nodes(op="placeholder")[i])
+
+
+def _bodies(gm: fx.GraphModule, call: fx.Node, operand: fx.Node) -> Iterator[tuple[fx.Node, fx.GraphModule, int]]:
+    """Yields the graphs that a call runs on `operand`: the node that names it, the graph, and the number of its argument.
+
+    The graphs come before their operands, which are the call's last arguments.
+    """
+    named = [n for n in call.all_input_nodes if n.op == "get_attr" and isinstance(getattr(gm, str(n.target), None), fx.GraphModule)]
+    operands = [value for value in pytree.tree_leaves(call.args) if value not in named]
+    for node in named:
+        body = getattr(gm, str(node.target))
+        taken = len(body.graph.find_nodes(op="placeholder"))
+        for i, value in enumerate(operands[len(operands) - taken :]):
+            if value is operand:
+                yield node, body, i
 
 
 def with_constants(gm: fx.GraphModule, values: Mapping[int, float]) -> fx.GraphModule:
     """Returns `gm` without the arguments at these positions, with their numbers as constants."""
+    new = _with_items(gm, values)
+    placeholders = new.graph.find_nodes(op="placeholder")
+    for i, number in values.items():
+        if placeholders[i].users and isinstance(number, float):  # the tensor itself has users as well
+            with new.graph.inserting_before(placeholders[i]):
+                scalar = new.graph.call_function(torch.scalar_tensor, (number,), {"dtype": torch.float64})
+            replace(placeholders[i], scalar)
+        else:
+            replace(placeholders[i], number)
+    new.recompile()
+    return new
+
+
+def _with_items(gm: fx.GraphModule, values: Mapping[int, float]) -> fx.GraphModule:
+    """Returns `gm` with numbers in place of the items of the arguments at these positions, in the graphs that it calls, too."""
     graph = fx.Graph()
     mapping: dict[fx.Node, fx.Node] = {}
     graph.output(graph.graph_copy(gm.graph, mapping))
     for node in graph.nodes:
         if node.meta.pop("unbacked_bindings", None):  # symbols of Dynamo's trace, whose names the next trace uses again
             node.meta.pop("example_value", None)
-    placeholders = [mapping[n] for n in gm.graph.nodes if n.op == "placeholder"]
+    new = fx.GraphModule(gm, graph)
+    placeholders = new.graph.find_nodes(op="placeholder")
+    inside: dict[tuple[fx.Node, fx.Node], dict[int, float]] = {}
     for i, number in values.items():
-        for item in _items(placeholders[i]):
-            replace(item, number)
-        if placeholders[i].users and isinstance(number, float):  # the tensor itself has users as well
-            with graph.inserting_before(placeholders[i]):
-                scalar = graph.call_function(torch.scalar_tensor, (number,), {"dtype": torch.float64})
-            replace(placeholders[i], scalar)
-        else:
-            replace(placeholders[i], number)
-    return fx.GraphModule(gm, graph)
+        for user in list(placeholders[i].users):
+            if _is_item(user):
+                replace(user, number)
+            for named, _, argument in _bodies(new, user, placeholders[i]):
+                inside.setdefault((user, named), {})[argument] = number
+    for count, ((call, named), numbers) in enumerate(inside.items()):
+        name = f"{named.target}_with_numbers_{count}"
+        setattr(new, name, _with_items(getattr(new, str(named.target)), numbers))
+        with new.graph.inserting_before(call):
+            call.replace_input_with(named, new.graph.get_attr(name))
+    new.recompile()
+    return new
 
 
 @contextmanager
