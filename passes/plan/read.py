@@ -95,6 +95,7 @@ class _Reader:
         return root
 
     def _op(self, op: ir.Operation) -> None:
+        """Reads one op of @main. Raises CompileError for an op that no kernel computes."""
         for result in op.results:
             if isinstance(result.type, ir.RankedTensorType):
                 _shape(result, op)
@@ -114,11 +115,8 @@ class _Reader:
         elif is_view(op):
             self._view(op)
         else:
-            raise CompileError(
-                f"{op.name} outside a group cannot be planned",
-                where=where(op.location),
-                remedy="run lamina-fuse before lamina-plan",
-            )
+            remedy = "run lamina-fuse before lamina-plan"
+            raise CompileError(f"{op.name} outside a group cannot be planned", where=where(op.location), remedy=remedy)
 
     def _constant(self, op: ir.Operation) -> None:
         value, data = op.results[0], op.attributes["value"]
@@ -131,6 +129,7 @@ class _Reader:
         self.constants[data] = root
 
     def _view(self, op: ir.Operation) -> None:
+        """Places the result of a view in its source's memory, or in that of a copy where strides do not express it."""
         source = self.places[op.operands[0]]
         layout = view_layout(op, source.layout)
         if layout is None:
@@ -155,6 +154,7 @@ class _Reader:
         return ValuePlace(root, layout)
 
     def _group(self, op: ir.Operation) -> None:
+        """Adds the step of a kernel, and chooses the layouts of its results."""
         ins = [self._place(value, op) for value in op.operands]
         wanted = [self.wants.layout(result) if self.wants.has(result) else None for result in op.results]
         layouts = like_siblings(op, wanted, self.wants.rows, [place.layout for place in ins])
@@ -188,6 +188,7 @@ class _Reader:
         return [self._with_strides(value, strides_of(value), op) for value in op.operands], plain
 
     def _call(self, op: ir.Operation) -> None:
+        """Adds the step of a call, with copies of operands whose layout the routine cannot take."""
         callee = op.attributes["callee"].value
         strides = [s for s in op.attributes["strides"] if not isinstance(s, ir.TypeAttr)]
         declared = [Layout.of(shape_of(result), read_sizes(s)) for result, s in zip(op.results, strides, strict=True)]

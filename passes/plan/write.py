@@ -59,6 +59,7 @@ class PlanWriter:
         return ir.Operation.create(name, results=results, operands=operands, attributes=attributes, loc=loc, ip=self.ip)
 
     def _root(self, root: Root, loc: ir.Location) -> ir.Value:
+        """Returns the buffer of a root, which is emitted at its first use."""
         if root.over is not None:
             return self._root(root.over, loc)
         if root in self.roots:
@@ -108,6 +109,7 @@ class PlanWriter:
         self._create(LaunchOp.OPERATION_NAME, [], operands, attributes, loc)
 
     def _call(self, step: CallStep) -> None:
+        """Emits the step of a call: results in place are operands, others are the call's own memory."""
         loc = step.op.location
         operands = [self._place(place, loc) for place in step.ins]
         results = []

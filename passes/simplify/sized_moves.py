@@ -97,6 +97,7 @@ def arange(type_: ir.RankedTensorType, *ends: Any, **_: Any) -> ir.Value:
 
 
 def _ramp(type_: ir.RankedTensorType, start: Any, step: Any) -> ir.Value:
+    """Emits start + step * position for each element of a vector, as arange does."""
     element, i64 = type_.element_type, ir.IntegerType.get_signless(64)
     op = generic(type_, [empty(type_)], [[ir.AffineDimExpr.get(0)]], 1, [False])
     whole = not any(isinstance(x, float) for x in (start, step))

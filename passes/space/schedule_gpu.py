@@ -191,6 +191,7 @@ def _narrow_item(space: Space, merged: Merged, vector: Axis, vec: int) -> int:
 def _along_rows(
     space: Space, merged: Merged, lanes: int, vec: int, rows: int, inputs: int, device: Gpu, item: int
 ) -> nvvm.NvvmConfig:
+    """Returns the schedule of a kernel that reduces or scans along rows."""
     walks = nests_of(space, merged.columns, [(r, None) for r in space.results], online=True)
     scans, ctas = has_scans(space), _ctas(merged, device)
     # Where a call decides how many rows there are, it may have few: long ones have several CTAs each.

@@ -56,6 +56,7 @@ class Grouping:
         return list(dict.fromkeys(self.group_of.values()))
 
     def _place(self, n: GroupNode, readers: dict[ir.Value, list[GroupNode]]) -> None:
+        """Merges a node with the groups that store or load what it loads, the most bytes saved first, where possible."""
         saved: dict[Group, float] = {}
         loaded = [v for v, places in n.reads.items() if places]
         for v in loaded:
@@ -77,6 +78,7 @@ class Grouping:
                     self.group_of[x.value] = current
 
     def _mergeable(self, a: Group, b: Group) -> bool:
+        """Returns whether one kernel can compute two groups: of its size, loops and order, with nothing between them."""
         nodes = a.nodes + b.nodes
         if len(nodes) > self.max_ops or math.prod(nodes[-1].extents) == 0:
             return False

@@ -87,6 +87,7 @@ class Materialized:
         return next((source for source in sources if self._strided(value, source)), value)
 
     def _strided(self, value: ir.Value, source: ir.Value) -> bool:
+        """Returns whether a value is a view of `source` that strides express."""
         axes = Axes(shape_of(value))
 
         def build() -> Expr:
@@ -100,6 +101,7 @@ class Materialized:
         return isinstance(e, Load) and not e.guard and all(_one_stride(e.offset, i) for i in axes.index)
 
     def _outside(self) -> None:
+        """Materializes what ops outside of kernels read: calls and the return."""
         for op in self.ops:
             if op.name not in OUTSIDE:
                 continue
@@ -112,6 +114,7 @@ class Materialized:
                     self.add(source)
 
     def _inside(self) -> None:
+        """Materializes what kernels read, where computing it again would cost more."""
         for op in self.ops:
             if op.name in OUTSIDE or not op.results or op.name == "tensor.empty":
                 continue
@@ -145,6 +148,7 @@ class Materialized:
         return cost, read
 
     def _worth_storing(self, op: ir.Operation, v: ir.Value) -> bool:
+        """Returns whether a value should be stored once instead of computed by each kernel that reads it."""
         if op.name in (SCAN, SORT, SCATTER):
             return True
         if op.name in SINGLE_VIEWS:

@@ -122,6 +122,7 @@ class Tracer:
         return producer(value) is None or self.is_memory(value)
 
     def _unflatten(self, index: Affine, shape: tuple[int, ...]) -> Index:
+        """Returns the index in a shape of a row-major position, by run-time divisions if it is not affine."""
         try:
             return unflatten(index, shape)
         except NotAffine:
@@ -135,6 +136,7 @@ class Tracer:
         return (Affine.of(rest), *reversed(out))
 
     def _element(self, op: ir.Operation, value: ir.Value, index: Index, guard: Guard) -> Expr:
+        """Returns element `index` of a value as an expression. Raises Untraceable for ops whose results have to be in memory."""
         match op.name:
             case "linalg.generic":
                 return self._generic_element(self.generic(op), ir.OpResult(value).result_number, index, guard)
@@ -172,6 +174,7 @@ class Tracer:
         return self.make.const(bool(number) if dtype == "i1" else number, compute_type(dtype))
 
     def _generic_element(self, g: Generic, k: int, index: Index, guard: Guard) -> Expr:
+        """Returns the expression of element `index` of result `k` of a generic: of its body, or a reduction over its body."""
         loops: list[Affine | None] = [None] * len(g.extents)
         out = g.inputs + k
         for position, (constant, terms) in zip(index, g.maps[out], strict=True):
@@ -209,6 +212,7 @@ class Tracer:
         return self._memo.get((v, loops, guard), lambda: self._scalar(v, body, loops, guard, g))
 
     def _scalar(self, v: ir.Value, body: dict[ir.Value, int], loops: Index, guard: Guard, g: Generic | None) -> Expr:
+        """Returns the expression of a scalar in a body. loops: the values of the generic's loops."""
         op, dtype = producer(v), str(v.type)
         if op is None:
             raise Untraceable(v, "a scalar argument")
@@ -227,6 +231,7 @@ class Tracer:
         raise Untraceable(g.op.results[0] if g else v, f"{op.name} in a body")
 
     def _applied(self, op: ir.Operation, xs: list[Expr], dtype: str) -> Expr:
+        """Returns the expression of an op on operands, rounded as the op rounds."""
         target = compute_type(dtype)
         if op.name in ("arith.extf", "arith.truncf") and xs[0].dtype == target:
             return self._rounded(xs[0], dtype)
@@ -248,6 +253,7 @@ class Tracer:
         return self.make.apply("arith.extf", (self.make.apply("arith.truncf", (e,), None, dtype),), None, e.dtype)
 
     def _extracted(self, op: ir.Operation, body: dict[ir.Value, int], loops: Index, guard: Guard, g: Generic | None) -> Expr:
+        """Returns the expression of a tensor.extract, with a check of each index unless it is known to be inside."""
         tensor, *where = op.operands
         index: list[Affine] = []
         for x, n in zip(where, shape_of(tensor), strict=True):

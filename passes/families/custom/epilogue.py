@@ -206,6 +206,7 @@ class _Epilogue:
         return len(self.lines) - 1
 
     def _written(self, e: Expr) -> list[Any]:
+        """Returns an expression as data that the kernel's compiler prints. Raises Unfit if an epilogue cannot compute it."""
         if e.dtype not in _STORED or not isinstance(e, Const | Load | Apply):
             raise Unfit(f"{type(e).__name__} of {e.dtype}")
         if isinstance(e, Const):

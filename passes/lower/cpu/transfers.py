@@ -35,6 +35,7 @@ class Transfers:
                 op.erase()
 
     def _strided(self, t: "Transfer") -> None:
+        """Lowers a transfer of one dimension whose lanes lie a fixed number of elements apart."""
         assert t.dims is not None
         e, dim = t.emit, t.dims[0]
         lanes = t.vector.shape[0]

@@ -167,6 +167,7 @@ def _reduce(
     accumulators: list[ir.Value],
     yielded: list[ir.Value],
 ) -> list[Array | None]:
+    """Returns what a generic with reductions yields: by numpy's own reduction of the terms, or iteration by iteration."""
     axes = tuple(d for d, r in enumerate(space.reduced) if r)
     last = yielded[0].owner
     if len(yielded) == 1 and not isinstance(last, ir.Block) and last.operation.name in _REDUCERS and last.operation == body[-1]:

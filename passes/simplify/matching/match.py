@@ -133,6 +133,7 @@ class Matcher:
     def _factors(
         self, parts: Sequence[tuple[Term, float]], ref: ScalarRef, env: Env, matched: tuple[ScalarRef, ...]
     ) -> Iterator[tuple[Env, tuple[ScalarRef, ...]]]:
+        """Yields the ways to match each of `parts` to another factor of a product, with the factors taken."""
         if not parts:
             yield env, matched
             return
@@ -171,6 +172,7 @@ class Matcher:
         variables: Sequence[tuple[Term, float]],
         env: Env,
     ) -> bool:
+        """Returns whether the parameters and the factors that were matched are all of a product, with the pattern's coefficient."""
         product = self.forms.product(ref, env.opaque())
         left = dict(product.factors)
         for f, e in p.factors:
@@ -215,6 +217,7 @@ class Matcher:
         return env
 
     def _sum(self, p: Add, ref: ScalarRef, env: Env) -> Iterator[Env]:
+        """Matches terms that are not parameters first. A parameter that may be a number takes what the constants differ by."""
         numbers = [t for t in p.terms if isinstance(t, Var) and t.position in self.scalars]
         parts = [t for t in p.terms if t not in numbers]
         parts.sort(key=lambda t: isinstance(t, Var))
@@ -227,6 +230,7 @@ class Matcher:
                 yield extended
 
     def _terms(self, parts: list[Term], ref: ScalarRef, env: Env, matched: tuple[ScalarRef, ...]) -> Iterator[Env]:
+        """Yields the ways to match each of `parts` to another term of a sum, of which none may be left."""
         total = self.forms.sum(ref, env.opaque())
         if not parts:
             if {term_ref for term_ref, _ in total.terms} == set(matched) and len(total.terms) == len(matched):

@@ -99,6 +99,7 @@ class Function:
         return known[at]
 
     def _make(self, ref: ScalarRef, known: dict[ScalarRef, Term]) -> Term:
+        """Returns a scalar of the traced pattern as a term. Raises ValueError for one of another kind."""
         forms = self.forms
         if (position := self.position(ref)) is not None:
             return Var(position, ref.index)

@@ -65,6 +65,7 @@ def sign_of_zero_ignored(s: RewriteScope, value: ir.Value, depth: int = 6) -> bo
 
 
 def _ignores(s: RewriteScope, user: ir.Operation, position: int, depth: int) -> bool:
+    """Returns whether an op's result is the same for 0.0 and -0.0 as this operand, as far as its uses are followed."""
     name = user.name
     if name in _EVEN:
         return True

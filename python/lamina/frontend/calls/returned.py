@@ -72,6 +72,7 @@ def _returns_argument(node: fx.Node, source: fx.Node) -> bool:
 
 
 def _on_meta(node: fx.Node) -> Any:
+    """Returns a node's value at the sizes of the trace: a tensor without data, or a number."""
     value = node.meta.get("val")
     if not isinstance(value, Tensor):
         return _hint(value)

@@ -115,6 +115,7 @@ def trace(
 
 
 def _exported(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], open_dims: Mapping[int, OpenDims]) -> Traced:
+    """Traces a model by torch.export, and finds where the tensors are that its graph takes. Raises CompileError."""
     leaves = pytree.tree_leaves((args, dict(kwargs)))
     for leaf in leaves:
         if isinstance(leaf, Tensor) and leaf.layout is not torch.strided:
@@ -198,6 +199,7 @@ def inference(traced: Traced, decompositions: Table | None = None, target: str |
 
 
 def _inference(traced: Traced, decompositions: Table, target: str | Target | None) -> Inference:
+    """Decomposes a traced graph for calls without gradients; functionalizes it if it mutates an input."""
     try:
         with torch.no_grad():
             program = without_grad_modes(traced.program)
@@ -226,6 +228,7 @@ def _names(program: ExportedProgram) -> dict[str, int]:
 
 
 def _slots(program: ExportedProgram, module: nn.Module, foreign: Foreign) -> tuple[TensorSlot, ...]:
+    """Returns where each input of a program comes from: a leaf of the arguments, the model, or elsewhere."""
     slots, leaf = [], 0
     for spec in program.graph_signature.input_specs:
         if spec.kind is InputKind.USER_INPUT:

@@ -71,6 +71,7 @@ def _check(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> None:
 
 
 def _per_size(gm: fx.GraphModule, trace: Trace, example_inputs: Sequence[Any]) -> Run:
+    """Returns how to run a graph: compiled once for all sizes, or, with the reason, once for each set of sizes and floats."""
     if any(is_open(value) for value in example_inputs):
         return _all_sizes(gm, trace, example_inputs)
     if sharing(example_inputs) is not None:  # fake tensors do not say how large the memory is that they share

@@ -48,6 +48,7 @@ class PerPart:
         return self.whole(flat[0].rank, *(_mapped(a, e.whole) for a in args))
 
     def _arguments(self, e: Emitter, args: Sequence[Any], i: int) -> list[Any]:
+        """Returns the arguments of a move of part `i`, real (0) or imaginary (1)."""
         flat = [v for a in args for v in (a if isinstance(a, list | tuple) else [a])]
         dtype = next(REAL[v.like.dtype] for v in flat if isinstance(v, ComplexValue))
 

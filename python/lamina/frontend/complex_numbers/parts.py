@@ -104,6 +104,7 @@ class Emitter:
             return torch.empty_strided(tuple(shape), tuple(strides), dtype=dtype, device=device)
 
     def _expanded(self, target: Any, args: Any, kwargs: Any) -> fx.Node:
+        """Inserts what Lamina's decompositions make of a call on complex values."""
         inputs = tuple(dict.fromkeys(n for n in pytree.tree_leaves((args, kwargs)) if isinstance(n, fx.Node)))
         values = [n.meta["val"] for n in inputs]
         try:

@@ -54,6 +54,7 @@ class KernelMatcher:
                 yield from self._results(wanted[1:], nodes, nodes, more)
 
     def _node(self, small: fx.Node, large: Any, bound: Found) -> Iterator[Found]:
+        """Yields the ways to match a node of the pattern, and all that it is computed from, to a node of the graph."""
         if small in bound:
             if bound[small] is large:
                 yield bound
@@ -76,6 +77,7 @@ class KernelMatcher:
             yield from self._pairs([*zip(small.args, order, strict=True), *pairs], {**bound, small: large})
 
     def _pairs(self, pairs: Sequence[tuple[Any, Any]], bound: Found) -> Iterator[Found]:
+        """Yields the ways to match pairs of arguments of the pattern and the graph, one after the other."""
         if not pairs:
             yield bound
             return

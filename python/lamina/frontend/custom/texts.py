@@ -108,6 +108,7 @@ def _pointer(kernel: CustomKernel, parameter: Any, value: Tensor, inputs: Sequen
 
 
 def _constant(kernel: CustomKernel, name: str, value: Any) -> str:
+    """Returns a compile-time constant as text."""
     import triton.language as tl
 
     if isinstance(value, tl.constexpr):
@@ -132,6 +133,7 @@ def _constant(kernel: CustomKernel, name: str, value: Any) -> str:
 
 
 def _number(kernel: CustomKernel, parameter: Any, value: Any) -> str:
+    """Returns a run-time number as text, in the type that Triton's launcher would give it."""
     given = _TYPES.get(parameter.annotation_type)
     if isinstance(value, bool):
         return f"tl.full((), {value}, {given or 'tl.int1'})"

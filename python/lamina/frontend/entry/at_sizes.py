@@ -90,6 +90,7 @@ def _arguments(recorder: ExplainBackend, captured: Captured, scope: Mapping[str,
 
 
 def _graph(recorder: ExplainBackend, captured: Captured, arguments: Arguments | None) -> GraphAtSizes:
+    """Returns what a call with these arguments would do with a captured graph."""
     if arguments is None:
         return GraphAtSizes(captured.name, "unknown", {}, "the model makes its arguments between graphs: give sizes by name")
     unguarded = captured.relations.unguarded

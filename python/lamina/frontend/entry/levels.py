@@ -89,6 +89,7 @@ def _levels(
 
 
 def _lowered(gm: fx.GraphModule, target: str | None, options: Options, passes: Passes) -> Iterator[tuple[str, Callable[[], str]]]:
+    """Yields the levels of a graph, the highest first, each with a function that prints it."""
     from lamina.targets.module import keep_kernels
 
     from ..importing.importer import import_torch

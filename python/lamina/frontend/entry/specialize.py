@@ -74,6 +74,7 @@ def _fits(wanted: NamedSizes, fixed: Mapping[str, int]) -> bool:
 
 
 def _by_symbol(options: Options, sets: Sequence[NamedSizes], symbols: Sequence[SizeFacts], relations: SizeRelations) -> Options:
+    """Returns the options with the sets of sizes by symbol, without those that compile separately. Raises CompileError."""
     by_symbol: list[NamedSizes] = []
     for wanted in sets:
         try:

@@ -1,5 +1,6 @@
 """Converts torch's expressions of sizes (sympy) to Lamina's."""
 
+import math
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -83,6 +84,7 @@ def _fixed(env: Any, read: _Reading) -> tuple[Solved, list[Equation]]:
 
 
 def _converted(expr: sympy.Expr, env: Any) -> SizeLike:
+    """Converts a simplified expression. Raises CompileError for a function that sizes do not have."""
     if expr.is_Integer:
         return int(expr)
     if expr.is_Symbol:
@@ -96,15 +98,9 @@ def _converted(expr: sympy.Expr, env: Any) -> SizeLike:
     if isinstance(expr, sympy.Add):
         return _at_least(expr, env) or sum(args)
     if isinstance(expr, sympy.Mul):
-        out: SizeLike = 1
-        for a in args:
-            out = out * a
-        return out
+        return math.prod(args)
     if isinstance(expr, sympy.Pow | functions.PowByNatural) and expr.args[1].is_Integer and expr.args[1] > 0:
-        base, out = _converted(expr.args[0], env), 1
-        for _ in range(int(expr.args[1])):
-            out = out * base
-        return out
+        return math.prod([_converted(expr.args[0], env)] * int(expr.args[1]))
     if isinstance(expr, functions.FloorDiv | functions.CleanDiv | functions.IntTrueDiv):  # as a size, each is whole
         return args[0] // args[1]
     if isinstance(expr, functions.Mod | functions.PythonMod):

@@ -74,6 +74,7 @@ def attributes(node: fx.Node, reason: str, arguments: Template) -> dict[str, ir.
 
 
 def _attributes(node: fx.Node, reason: str, args: list[Any], kwargs: dict[str, Any]) -> dict[str, ir.Attribute]:
+    """Returns the attributes of graph.extern (see dialects/graph.py) for a call."""
     results = tensor_results(node)
     encoded_attributes: dict[str, ir.Attribute] = {
         "callee": ir.StringAttr.get(callee(node)),
@@ -83,9 +84,9 @@ def _attributes(node: fx.Node, reason: str, args: list[Any], kwargs: dict[str, A
         "strides": encoded([None if t is None else sizes_attribute(memory_strides(t)) for t in results]),
     }
     operands = [value.meta["val"] for value in template(node)[0]]
-    # ATen's formulas for gradients, among others, rely on the strides that they ask for
     tensors = [t for t in results if t is not None]
     complex_ones = [t.dtype in REAL for t in (*operands, *tensors)]
+    # ATen's formulas for gradients, among others, rely on the strides that they ask for
     if reason not in ("library", "scatter") or encoded_attributes["callee"].value in STRICT or any(complex_ones):
         encoded_attributes["needs"] = ir.ArrayAttr.get([sizes_attribute(memory_strides(t)) for t in operands])
     if any(map(is_open, tensors)):
@@ -95,7 +96,7 @@ def _attributes(node: fx.Node, reason: str, args: list[Any], kwargs: dict[str, A
         encoded_attributes["complex"] = ir.DenseBoolArrayAttr.get(complex_ones)
     if any(CODES[t.dtype] in NAMED for t in tensors):
         encoded_attributes["dtypes"] = ir.ArrayAttr.get([ir.StringAttr.get(CODES[REAL.get(t.dtype, t.dtype)]) for t in tensors])
-    dtypes = [value.meta["val"].dtype for value in template(node)[0]]
+    dtypes = [t.dtype for t in operands]
     if not _BYTES.isdisjoint(dtypes):
         encoded_attributes["takes"] = ir.ArrayAttr.get([ir.StringAttr.get(CODES[REAL.get(dtype, dtype)]) for dtype in dtypes])
     if tensors and tensors[0].dtype == torch.float32 and _may_round(encoded_attributes["callee"].value):

@@ -90,6 +90,7 @@ class _Nodes(GraphNodeImporter):
         return super()._import_argument(loc, arg, expected_jit_type)
 
     def _import_torch_op_overload(self, loc: ir.Location, node: fx.Node, concrete_target: Any = None) -> None:
+        """Imports a call of an op: as torch-mlir does, or as a call of a private function where that does not lower it."""
         if (marked := _MARKED.get(node.target)) is not None:
             given = [self._import_argument(loc, arg) for arg in node.args if isinstance(arg, fx.Node)]
             with loc:

@@ -108,6 +108,7 @@ class _Given:
             raise self._refuse("is not a pointer, but gets " + ("None" if self.value is None else "a tensor"))
 
     def _constant(self, value: int | float) -> bytes:
+        """Returns the bytes of a number in the parameter's type. Raises CompileError if that is no type of numbers."""
         kind, size = self.parameter.type, self.parameter.bytes
         element = self.written.element(self.macros)
         if kind in _FLOATS:

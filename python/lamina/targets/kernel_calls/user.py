@@ -130,6 +130,7 @@ def launched_with(call: Call) -> tuple[Ref, ...]:
 
 
 def _kernel(call: Call) -> UserKernel:
+    """Describes the kernel that a call launches."""
     kwargs: dict[str, Any] = dict(call.kwargs)
     arguments = tuple((_checked(ref, call), alignment(ref)) for ref in launched_with(call))
     return UserKernel(
@@ -161,6 +162,7 @@ def alignment(ref: Ref) -> int:
 
 
 def _launch(call: Call, kernel: UserKernel, symbol: str) -> Launch:
+    """Returns the launch that a call becomes."""
     kwargs: dict[str, Any] = dict(call.kwargs)
     refs = launched_with(call)
     x, y, z = kwargs["grid"] if math.prod(kwargs["grid"]) else (0, 1, 1)
