@@ -11,7 +11,7 @@ from lamina.core.errors import CompileError, suggestion
 
 from ..infra.base import Pass
 from ..ir.rewriting import tensor_blocks
-from .matching.rule import FAMILIES, Rule
+from .matching.rule import FAMILIES
 from .matching.rule_set import RuleSet
 
 _LIBRARY = Path(__file__).with_name("patterns")
@@ -19,7 +19,7 @@ _LIBRARY = Path(__file__).with_name("patterns")
 
 @dataclass(frozen=True)
 class RewritePatterns(Pass):
-    """Replace patterns of scalar ops by better ones: GELU in both forms, SiLU, RMSNorm, and user-defined rules.
+    """Replace patterns of scalar ops by better ones: GELU in both forms, SiLU and RMSNorm.
 
     The pieces of x * 0.5 * (1 + erf(x / sqrt(2))), each a generic as torch-mlir leaves it, become
 
@@ -31,22 +31,15 @@ class RewritePatterns(Pass):
     pattern does not match. The new generic carries `graph.pattern`, the rule's name, and the locations of the ops it replaces.
 
     rules  names of the library's rules to use, all by default
-    extra  user-defined rules (from Python), tried first
     """
 
     name: ClassVar[str] = "lamina-rewrite-patterns"
     rules: tuple[str, ...] = ()
-    extra: tuple[Rule, ...] = ()
 
     def run(self, module: ir.Module) -> None:
-        """Applies the user's rules, then the library's. Raises CompileError for an unknown rule name."""
+        """Applies the rules. Raises CompileError for an unknown name."""
         with module.context, ir.Location.unknown():
-            sets = []
-            if self.extra:
-                from .patterns.trace import traced
-
-                sets.append(RuleSet.parse(traced(self.extra)))
-            sets += [RuleSet.parse(text) for text in _library()]
+            sets = [RuleSet.parse(text) for text in _library()]
             known = {rule.name for rules in sets for rule in rules.rules}
             for name in self.rules:
                 if name not in known:

@@ -1,4 +1,4 @@
-"""Traces pairs of Python functions to linalg: for user-defined rules, and for the library's files.
+"""Traces pairs of Python functions to linalg, for the library's files of rules.
 
 python -m lamina.passes.simplify.patterns.trace           writes the .mlir files
 python -m lamina.passes.simplify.patterns.trace --check   exit status 1 when one is out of date
