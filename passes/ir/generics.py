@@ -41,6 +41,16 @@ def with_body(op: ir.Operation, make: Callable[..., ir.Value]) -> ir.Value:
     return op.results[0]
 
 
+def elementwise(
+    type_: ir.RankedTensorType, operands: Sequence[ir.Value], maps: Sequence[Sequence[ir.AffineExpr]], make: Callable[..., ir.Value]
+) -> ir.Value:
+    """Emits a tensor whose elements `make` computes from one of each operand. maps: what is read of these, by the result's
+    dimensions."""
+    here = ir.AffineMap.get_identity(type_.rank).results
+    op = generic(type_, [*operands, empty(type_)], [*maps, here], type_.rank, [False] * type_.rank)
+    return with_body(op, lambda *elements: make(*elements[:-1]))
+
+
 def empty(type_: ir.RankedTensorType) -> ir.Value:
     """Creates a tensor.empty."""
     return ir.Operation.create("tensor.empty", results=[type_], operands=size_operands(sizes_of(type_))).results[0]
@@ -118,9 +128,7 @@ def spread(
         new = len(wanted) - len(shape)
         dims = [None if n == 1 != wanted[new + d] else new + d for d, n in enumerate(shape)]
     read = [ir.AffineConstantExpr.get(0) if d is None else ir.AffineDimExpr.get(d) for d in dims]
-    written = [ir.AffineDimExpr.get(d) for d in range(type_.rank)]
-    op = generic(type_, [value, empty(type_)], [read, written], type_.rank, [False] * type_.rank)
-    return with_body(op, lambda x, _: make(x))
+    return elementwise(type_, [value], [read], make)
 
 
 def transposed(value: ir.Value, order: Sequence[int]) -> ir.Value:

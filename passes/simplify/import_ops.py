@@ -13,7 +13,7 @@ from lamina.dialects.graph import CheckElementOp
 from lamina.dialects.random import Bits
 
 from ..infra.base import Pass
-from ..ir.generics import empty, generic, with_body
+from ..ir.generics import spread
 from ..ir.reading import SCAN, SORT
 from ..ir.rewriting import calls_of, marked_functions, replace_op
 from ..ir.sizes import size_value, sizes_of
@@ -71,14 +71,14 @@ class ImportOps(Pass):
 
 def _random_bits(call: ir.Operation, _: ir.Attribute) -> ir.Value:
     """Emits the generic that draws the bits of a tensor."""
+    type_ = call.results[0].type
 
-    def bits(seed: ir.Value, _: ir.Value) -> ir.Value:
+    def bits(seed: ir.Value) -> ir.Value:
         """Draws the bits for the element's position."""
         operands = [seed, _position(sizes_of(type_))]
         return ir.Operation.create(Bits.OPERATION_NAME, results=[type_.element_type], operands=operands).results[0]
 
-    type_ = call.results[0].type
-    return _elementwise(type_, call.operands[0], [], bits)
+    return spread(call.operands[0], type_, make=bits)
 
 
 def _position(shape: tuple[SizeLike, ...]) -> ir.Value:
@@ -94,20 +94,11 @@ def _position(shape: tuple[SizeLike, ...]) -> ir.Value:
 def _checked(call: ir.Operation, message: ir.Attribute) -> ir.Value:
     """Emits the generic that checks each element."""
 
-    def check(x: ir.Value, _: ir.Value) -> ir.Value:
+    def check(x: ir.Value) -> ir.Value:
         """Checks one element."""
         return ir.Operation.create(CheckElementOp.OPERATION_NAME, [x.type], [x], {"message": message}).results[0]
 
-    type_ = call.operands[0].type
-    return _elementwise(type_, call.operands[0], ir.AffineMap.get_identity(type_.rank).results, check)
-
-
-def _elementwise(
-    type_: ir.RankedTensorType, operand: ir.Value, at: list[ir.AffineExpr], element: Callable[[ir.Value, ir.Value], ir.Value]
-) -> ir.Value:
-    """Emits the generic that computes each element of a tensor from an operand. at: the operand's index."""
-    identity = ir.AffineMap.get_identity(type_.rank).results
-    return with_body(generic(type_, [operand, empty(type_)], [at, identity], type_.rank, [False] * type_.rank), element)
+    return spread(call.operands[0], call.operands[0].type, make=check)
 
 
 def _op(name: str, call: ir.Operation, given: ir.Attribute) -> ir.Value:

@@ -13,7 +13,7 @@ from torch_mlir.dialects import arith, linalg, tensor
 
 from lamina.core.sizes import Size, SizeLike, maximum, typical
 
-from ..ir.generics import empty, fill, generic, padded, spread, with_body
+from ..ir.generics import elementwise, fill, padded, spread
 from ..ir.reading import CHECKED, shape_of
 from ..ir.reshapes import reshaped, sliced
 from ..ir.sizes import size_value, sizes_of, tensor_type
@@ -99,11 +99,10 @@ def arange(type_: ir.RankedTensorType, *ends: Any, **_: Any) -> ir.Value:
 def _ramp(type_: ir.RankedTensorType, start: Any, step: Any) -> ir.Value:
     """Emits start + step * position for each element of a vector, as arange does."""
     element, i64 = type_.element_type, ir.IntegerType.get_signless(64)
-    op = generic(type_, [empty(type_)], [[ir.AffineDimExpr.get(0)]], 1, [False])
     whole = not any(isinstance(x, float) for x in (start, step))
     wide = i64 if whole else ir.F64Type.get()
 
-    def element_at(_: ir.Value) -> ir.Value:
+    def element_at() -> ir.Value:
         """Computes start + step * position."""
         here = arith.index_cast(i64, linalg.IndexOp(0).result)
         if not whole:
@@ -111,7 +110,7 @@ def _ramp(type_: ir.RankedTensorType, start: Any, step: Any) -> ir.Value:
         times, plus = (arith.muli, arith.addi) if whole else (arith.mulf, arith.addf)
         return _converted(plus(times(here, _scalar(step, wide)), _scalar(start, wide)), element)
 
-    return with_body(op, element_at)
+    return elementwise(type_, [], [], element_at)
 
 
 def _scalar(value: Any, type_: ir.Type) -> ir.Value:
@@ -179,16 +178,14 @@ def _shifted(index: ir.Value, by: int) -> ir.Value:
 
 def _extracted(type_: ir.RankedTensorType, x: ir.Value, whence: Callable[[Sequence[ir.Value]], Sequence[ir.Value]]) -> ir.Value:
     """Emits a tensor of the elements of another one at computed indices, which are within it."""
-    identity = [ir.AffineDimExpr.get(d) for d in range(type_.rank)]
-    op = generic(type_, [empty(type_)], [identity], type_.rank, [False] * type_.rank)
 
-    def element(_: ir.Value) -> ir.Value:
+    def element() -> ir.Value:
         """Reads the source at the element's place."""
         at = whence([linalg.IndexOp(d).result for d in range(type_.rank)])
         marks = {CHECKED: ir.UnitAttr.get()}
         return ir.Operation.create("tensor.extract", results=[type_.element_type], operands=[x, *at], attributes=marks).result
 
-    return with_body(op, element)
+    return elementwise(type_, [], [], element)
 
 
 def bitcast(type_: ir.RankedTensorType, x: ir.Value, *_: Any) -> ir.Value:

@@ -17,7 +17,7 @@ from lamina.kernels.library import CONVOLUTION, CONVOLUTION_BACKWARD
 from lamina.schedules.convolution_layout import ConvolutionShape
 
 from ...ir.extern_calls import declared_strides
-from ...ir.generics import empty, filled, generic, padded, spread, to_f32, with_body
+from ...ir.generics import elementwise, filled, generic, padded, spread, to_f32, with_body
 from ...ir.reading import element_type, shape_of
 from ...ir.sizes import sizes_of, tensor_type
 
@@ -206,8 +206,7 @@ class Convolution:
         are added in order."""
         n, o, i, j = out = [ir.AffineDimExpr.get(d) for d in range(4)]
         of_parts = [out] if parts == 1 else [[ir.AffineConstantExpr.get(p), n, i, j, o] for p in range(parts)]
-        maps = [*of_parts, *([o] for _ in bias), out]
-        rounded = generic(self.result, [*([sums] * parts), *bias, empty(self.result)], maps, 4, [False] * 4)
+        maps = [*of_parts, *([o] for _ in bias)]
 
         def whole(*elements: ir.Value) -> ir.Value:
             """Adds up the parts and the bias, and rounds the sum."""
@@ -216,7 +215,7 @@ class Convolution:
             narrow = self.result.element_type
             return value if value.type == narrow else arith.truncf(narrow, value)
 
-        return with_body(rounded, whole)
+        return elementwise(self.result, [*([sums] * parts), *bias], maps, whole)
 
 
 def channels_last(shape: Sequence[int]) -> tuple[int, ...]:

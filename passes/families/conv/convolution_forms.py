@@ -16,7 +16,7 @@ from lamina.kernels.library import CONVOLUTION, CONVOLUTION_BACKWARD
 from ...infra.base import Pass
 from ...ir.affine import row_major
 from ...ir.extern_calls import call_like, encoded, extern_call
-from ...ir.generics import empty, generic, transposed, with_body
+from ...ir.generics import elementwise, transposed
 from ...ir.reading import element_type, shape_of
 from ...ir.reshapes import collapse, expand, sliced
 from ...ir.rewriting import replace_op
@@ -234,5 +234,4 @@ def _added(out: ir.Value, bias: ir.Value) -> ir.Value:
     """Emits the sum of a convolution and a bias."""
     type_ = ir.RankedTensorType(out.type)
     dims = [ir.AffineDimExpr.get(d) for d in range(type_.rank)]
-    op = generic(type_, [out, bias, empty(type_)], [dims, dims[1:2], dims], type_.rank, [False] * type_.rank)
-    return with_body(op, lambda x, b, _: arith.addf(x, b))
+    return elementwise(type_, [out, bias], [dims, dims[1:2]], arith.addf)

@@ -9,7 +9,7 @@ from torch_mlir import ir
 
 from ...ir.affine import row_major
 from ...ir.extern_calls import call_like, declared_strides
-from ...ir.generics import empty, generic, padded, sums_of_products, with_body
+from ...ir.generics import elementwise, padded, sums_of_products
 from ...ir.reading import Untraceable, shape_of
 from ...ir.reshapes import collapse, expand
 from ...ir.sizes import tensor_type
@@ -148,5 +148,4 @@ def reversed_windows(weight: ir.Value) -> ir.Value:
     type_ = ir.RankedTensorType(weight.type)
     c, o, i, j = (ir.AffineDimExpr.get(d) for d in range(4))
     last = [ir.AffineConstantExpr.get(n - 1) for n in shape_of(weight)[2:]]
-    maps = [[c, o, last[0] - i, last[1] - j], [c, o, i, j]]
-    return with_body(generic(type_, [weight, empty(type_)], maps, 4, [False] * 4), lambda x, _: x)
+    return elementwise(type_, [weight], [[c, o, last[0] - i, last[1] - j]], lambda x: x)

@@ -8,7 +8,7 @@ from torch_mlir.dialects import arith, tensor
 from lamina.core.dtypes import HALF
 from lamina.core.sizes import is_symbolic
 
-from ...ir.generics import empty, generic, padded, sums_of_products, with_body
+from ...ir.generics import padded, spread, sums_of_products
 from ...ir.reading import element_type, shape_of
 from ...ir.reshapes import expand, sliced
 from ...ir.sizes import sizes_of, tensor_type
@@ -42,6 +42,4 @@ def weight_sums(grad: ir.Value, image: ir.Value, window: Window, type_: ir.Ranke
         for at in ([y * window.dilation[0], x * window.dilation[1]] for y in range(size[0]) for x in range(size[1]))
     ]
     rows = tensor.ConcatOp(tensor_type([channels, len(parts)], ir.F32Type.get()), 1, parts).result
-    dims = [ir.AffineDimExpr.get(d) for d in range(4)]
-    rounded = generic(type_, [expand(rows, shape, [[0, 1], [2, 3]]), empty(type_)], [dims, dims], 4, [False] * 4)
-    return with_body(rounded, lambda x, _: arith.truncf(type_.element_type, x))
+    return spread(expand(rows, shape, [[0, 1], [2, 3]]), type_, make=lambda x: arith.truncf(type_.element_type, x))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from torch_mlir import ir
 from torch_mlir.dialects import arith
 
-from ...ir.generics import empty, filled, generic, in_parts, is_zero, padded, with_body
+from ...ir.generics import filled, generic, in_parts, is_zero, padded, spread, with_body
 from ...ir.reading import Generic, producer, shape_of
 from ...ir.rewriting import copy_ops
 from ...space.contraction import Unfit
@@ -142,18 +142,15 @@ def emit_terms(g: Generic, value: ir.Value) -> ir.Value:
     """Emits the terms that a sum adds, its body applied to each element of `value`; `value` itself if that is no change."""
     if is_plain_sum(g):
         return value
-    shape, rank = shape_of(value), len(shape_of(value))
-    dims = [ir.AffineDimExpr.get(d) for d in range(rank)]
-    terms_op = generic(f32_tensor(shape), [value, empty(f32_tensor(shape))], [dims, dims], rank, [False] * rank)
 
-    def body(x: ir.Value, _: ir.Value) -> ir.Value:
+    def body(x: ir.Value) -> ir.Value:
         """Computes the term that is summed."""
         *ops, _, _ = g.block.operations
         values = {g.block.arguments[0]: x}
         copy_ops(ops, values)
         return values[summed_term(g)]
 
-    return with_body(terms_op, body)
+    return spread(value, f32_tensor(shape_of(value)), make=body)
 
 
 def _number(n: int) -> ir.Value:

@@ -12,7 +12,7 @@ from lamina.core.sizes import SizeLike
 from lamina.dialects.graph import TF32
 from lamina.kernels.library import PRODUCTS, SCALED_PRODUCT
 
-from ...ir.generics import empty, generic, in_parts, sums_of_products, tf32_or_half, to_f32, with_body
+from ...ir.generics import elementwise, in_parts, sums_of_products, tf32_or_half, to_f32
 from ...ir.reading import shape_of
 from ...ir.sizes import sizes_of, tensor_type
 from ..conv.implicit_gemm import ImplicitGemm
@@ -103,17 +103,16 @@ class Product:
         for value in after if self.beta else after[: len(self.scales)]:
             terms.append(value)
             term_maps.append(_spread(value, sizes_of(self.result), inner))
-        out = generic(self.result, [*terms, empty(self.result)], [*term_maps, inner], rank, [False] * rank)
 
         def epilogue(*elements: ir.Value) -> ir.Value:
             """Adds up the parts, scales and adds the other terms, and rounds."""
             value = _scaled(reduce(arith.addf, elements[:parts]), self.alpha)
             value = reduce(arith.mulf, elements[parts:count], value)
-            for term in elements[count:-1]:
+            for term in elements[count:]:
                 value = arith.addf(value, _scaled(to_f32(term), self.beta))
             return value if self.result.element_type == ir.F32Type.get() else arith.truncf(self.result.element_type, value)
 
-        return with_body(out, epilogue)
+        return elementwise(self.result, terms, term_maps, epilogue)
 
 
 def read_product(op: ir.Operation) -> Product | ImplicitGemm | None:

@@ -23,7 +23,7 @@ from lamina.kernels.library import CONVOLUTION_RELU
 from ...ir.affine import Affine
 from ...ir.expressions import Apply, Const, Expr, Interner, Load, unlisted, walk
 from ...ir.extern_calls import declared_strides
-from ...ir.generics import empty, generic, to_f32, with_body
+from ...ir.generics import elementwise, to_f32
 from ...ir.reading import bytes_of, element_type, elements_of, producer, shape_of
 from ...ir.reshapes import collapsed
 from ...ir.sizes import read_sizes, sizes_of, tensor_type
@@ -160,17 +160,16 @@ class _Fused:
             dims = [ir.AffineDimExpr.get(d) for d in range(tensor.rank)]
             whole = [] if factor is None else [factor(values)]
             numbers = [collapsed(values[v], sizes_of(type_)[:1]) for v in sources]
-            maps = [*[dims] * len(whole), *[dims[:1]] * len(numbers), dims]
-            op = generic(tensor, [*whole, *numbers, empty(tensor)], maps, tensor.rank, [False] * tensor.rank)
+            maps = [*[dims] * len(whole), *[dims[:1]] * len(numbers)]
 
             def element(*given: ir.Value) -> ir.Value:
                 """Computes one element in f32."""
-                *first, _ = map(to_f32, given)
+                first = [*map(to_f32, given)]
                 value = _emitted(each, dict(zip(loads, first[len(whole) :], strict=True)))
                 value = arith.mulf(first[0], value) if whole else value
                 return value if value.type == tensor.element_type else arith.truncf(tensor.element_type, value)
 
-            return [with_body(op, element)]
+            return [elementwise(tensor, [*whole, *numbers], maps, element)]
 
         operands = dict.fromkeys([*more, *sources])
         return group_before(self.group, [self.group], {v: v for v in operands}, [tensor], fill).results[0]
