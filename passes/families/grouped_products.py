@@ -14,7 +14,7 @@ from lamina.core.target import Target
 from lamina.schedules.contraction import GemmConfig
 
 from ..ir.extern_calls import kernel_call
-from ..ir.reading import shape_of
+from ..ir.reading import callee_of, shape_of
 from ..space.contraction import Unfit
 from .choice import Choice
 from .launches import Source, launch, sizes, strides, tensors
@@ -52,7 +52,7 @@ class Grouped:
     @staticmethod
     def read(op: ir.Operation) -> "Grouped | None":
         """Reads a call of _grouped_mm. Returns None for other ops, and for calls that group columns or the inner dimension."""
-        if op.name != "graph.extern" or ir.StringAttr(op.attributes["callee"]).value != _CALLEE or len(op.operands) != 3:
+        if op.name != "graph.extern" or callee_of(op) != _CALLEE or len(op.operands) != 3:
             return None
         x, w, ends = op.operands
         types = [ir.RankedTensorType(v.type) for v in (x, w, ends)]

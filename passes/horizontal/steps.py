@@ -11,7 +11,7 @@ from lamina.core.sizes import typical
 from lamina.dialects.plan import STEPS
 from lamina.kernels.library import may_alias
 
-from ..ir.reading import element_type, ops_in
+from ..ir.reading import callee_of, element_type, integer, ops_in
 from ..ir.sizes import layout_of
 
 
@@ -55,13 +55,13 @@ class PlannedSteps:
                 roots[op.result] = roots.get(op.operands[0], op.operands[0])
             elif op.name in STEPS:
                 operands = [roots.get(v, v) for v in op.operands]
-                count = ir.IntegerAttr(op.attributes["n_out"]).value
+                count = integer(op, "n_out")
                 first_output = len(operands) - count
                 reads = [b for v in operands[:first_output] for b in (v, *aliases.get(v, ()))]
                 steps.append(PlannedStep(op, reads, operands[first_output:] + list(op.results)))
                 for i, o in op.attributes.get("inplace", ()):
                     memory[operands[o]] = memory.get(operands[i], operands[i])
-                if op.results and may_alias(ir.StringAttr(op.attributes["callee"]).value):
+                if op.results and may_alias(callee_of(op)):
                     aliases.update((v, reads) for v in op.results)
         planned = PlannedSteps(program, steps, memory)
         planned._order()

@@ -103,6 +103,11 @@ def number_of(value: ir.Value) -> float | int | None:
     return attribute.value
 
 
+def callee_of(call: ir.Operation) -> str:
+    """Returns what a graph.extern, graph.kernel or func.call calls: an overload, or the name of a function."""
+    return str(call.attributes["callee"].value)
+
+
 def shape_of(value: ir.Value) -> tuple[SizeLike, ...]:
     """Returns the shape of a tensor or memref. Raises CompileError for an unknown size without a name."""
     return sizes_of(value.type)

@@ -12,7 +12,7 @@ from torch_mlir import ir
 
 from lamina.core.sizes import SizeLike
 
-from .reading import attributes_of, name_of, nested, ops_in, reduced_loops, terminator
+from .reading import attributes_of, callee_of, name_of, nested, ops_in, reduced_loops, terminator
 from .sizes import sizes_of
 
 ZERO = -1
@@ -58,7 +58,7 @@ def has_effect(op: ir.Operation, externs: dict[str, ir.Operation]) -> bool:
     if op.name == "graph.extern":
         return "graph.effect" in op.attributes
     if op.name == "func.call":
-        callee = externs.get(op.attributes["callee"].value)
+        callee = externs.get(callee_of(op))
         return callee is None or "graph.effect" in callee.attributes
     return False
 
@@ -71,7 +71,7 @@ def marked_functions(module: ir.Module, mark: str) -> dict[str, ir.Operation]:
 
 def calls_of(module: ir.Module, functions: Container[str]) -> list[ir.Operation]:
     """Returns the calls of functions with these names."""
-    return [op for op in nested(module.operation, "func.call") if op.attributes["callee"].value in functions]
+    return [op for op in nested(module.operation, "func.call") if callee_of(op) in functions]
 
 
 @dataclass

@@ -9,7 +9,7 @@ from lamina.core.layout import Layout
 from lamina.core.program import ALIGNED
 from lamina.core.sizes import divisor, is_symbolic
 
-from ..ir.reading import attributes_of, nested
+from ..ir.reading import attributes_of, integer, nested
 from ..ir.sizes import i64, layout_attributes, layout_of, read_size
 from ..space.schedule import bits
 
@@ -55,7 +55,7 @@ def alignments(module: ir.Module) -> dict[str, list[int]]:
         """Returns the bytes that a buffer's start is a multiple of."""
         op = v.owner
         if op.name != "plan.view":
-            return ir.IntegerAttr(op.attributes["align"]).value if "align" in op.attributes else ALIGNED
+            return integer(op, "align") if "align" in op.attributes else ALIGNED
         offset = divisor(read_size(op.attributes["offset"])) * (bits(str(ir.MemRefType(v.type).element_type)) // 8)
         return math.gcd(start(op.operands[0]), offset)
 

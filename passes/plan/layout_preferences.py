@@ -20,7 +20,7 @@ from lamina.kernels.library import CONVOLUTIONS, PRODUCTS, READS_ROWS
 from ..families.conv.calls import channels_last
 from ..ir.affine import in_order, order_of, row_major
 from ..ir.extern_calls import needed_strides
-from ..ir.reading import bytes_of, elements_of, ops_in, reduced_loops, shape_of
+from ..ir.reading import bytes_of, callee_of, elements_of, ops_in, reduced_loops, shape_of
 from ..ir.sizes import SIZE, read_sizes
 from ..ir.views import RESHAPES, is_view, layout_through, source_strides, through_views
 from ..space.direct_convolution import WINDOW
@@ -105,7 +105,7 @@ def wanted_strides(ops: Sequence[ir.Operation], results: Iterable[tuple[ir.Value
 def _images(op: ir.Operation) -> list[ir.Value]:
     """Returns the image and the weight of a convolution whose result has channels last, as it computes best if they have, too
     (see lamina-layout)."""
-    if ir.StringAttr(op.attributes["callee"]).value not in CONVOLUTIONS or len(shape_of(op.results[0])) != 4:
+    if callee_of(op) not in CONVOLUTIONS or len(shape_of(op.results[0])) != 4:
         return []
     last = read_sizes(op.attributes["strides"][0]) == channels_last(shape_of(op.results[0]))
     return list(op.operands)[:2] if last else []
@@ -120,7 +120,7 @@ def _library_wishes(op: ir.Operation) -> list[tuple[ir.Value, Strides]]:
     if "prefers" in op.attributes:
         wishes = ir.ArrayAttr(op.attributes["prefers"])
         return [(v, read_sizes(s)) for v, s in zip(op.operands, wishes, strict=False)]
-    if ir.StringAttr(op.attributes["callee"]).value not in READS_ROWS:
+    if callee_of(op) not in READS_ROWS:
         return []
     given = dict(needs)
     return [(v, given[v]) if v in given else (base, row_major(shape_of(base))) for v in op.operands for base in [_with_rows(v)]]
@@ -213,6 +213,6 @@ def _feeds_products(value: ir.Value) -> bool:
     return bool(users) and all(
         _feeds_products(user.results[0])
         if user.name != "linalg.generic" and len(user.results) == 1 and is_view(user)
-        else user.name == "graph.extern" and ir.StringAttr(user.attributes["callee"]).value in PRODUCTS
+        else user.name == "graph.extern" and callee_of(user) in PRODUCTS
         for user in users
     )

@@ -9,7 +9,7 @@ from torch_mlir import ir
 from torch_mlir.dialects import func
 
 from ..ir.locations import fused, model_ops, op_word
-from ..ir.reading import name_of, ops_in
+from ..ir.reading import name_of, ops_in, terminator
 from ..ir.sizes import SIZE
 from .model import GroupStep
 
@@ -110,7 +110,7 @@ def _function(module: ir.Module, group: ir.Operation) -> ir.Operation:
     """Returns a function with the group's body and, as yet, no name."""
     block = group.regions[0].blocks[0]
     _arrange(block)
-    end = block.operations[len(block.operations) - 1].operation
+    end = terminator(block)
     signature = ir.FunctionType.get([a.type for a in block.arguments], [v.type for v in end.operands])
     kept = {key: group.attributes[key] for key in group.attributes if key not in _OWN}
     made = func.FuncOp("", signature, visibility="private", loc=group.location, ip=ir.InsertionPoint(module.body))

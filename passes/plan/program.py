@@ -29,7 +29,7 @@ from lamina.kernels.library import may_alias
 
 from ..ir.dense_bytes import dense_bytes
 from ..ir.locations import model_ops, sources, where
-from ..ir.reading import name_of, ops_in
+from ..ir.reading import callee_of, name_of, ops_in
 from ..ir.sizes import KERNEL_SIZES, layout_of, read_size, read_sizes, takes_values
 from .operands import argument, as_complex, as_recognized, marked_complex, with_call_dtypes
 
@@ -217,7 +217,7 @@ class _Program:
         n_out = _int(op, "n_out")
         n_in = len(refs) - n_out
         ins = iter(marked_complex(op, with_call_dtypes(op, as_recognized(op, refs[:n_in]))))
-        callee = op.attributes["callee"].value.removeprefix(ON_COMPLEX)
+        callee = callee_of(op).removeprefix(ON_COMPLEX)
         args = tuple(argument(a, ins) for a in op.attributes["args"])
         kwargs = tuple((named.name, argument(named.attr, ins)) for named in op.attributes["kwargs"])
         owned: list[Ref | None] = []
@@ -251,7 +251,7 @@ class _Program:
         refs, n_out = self._used(op.operands), _int(op, "n_out")
         ins, outs = tuple(with_call_dtypes(op, refs[: len(refs) - n_out])), refs[len(refs) - n_out :]
         kwargs = tuple((named.name, argument(named.attr, iter(()))) for named in op.attributes["kwargs"])
-        callee = op.attributes["callee"].value
+        callee = callee_of(op)
         self.steps.append(Call(callee, "kernel", ins, kwargs, outs, (), callee.split(".")[1], tuple(sources(op.location))))
 
 

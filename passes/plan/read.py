@@ -20,7 +20,7 @@ from ..families.gemm.contractions import product_on
 from ..families.surroundings import strides_of
 from ..ir.extern_calls import needed_strides
 from ..ir.locations import where
-from ..ir.reading import Untraceable, name_of, ops_in, shape_of
+from ..ir.reading import Untraceable, callee_of, name_of, ops_in, shape_of
 from ..ir.sizes import SIZE, read_sizes
 from ..ir.views import is_view, view_layout
 from ..space.contraction import Unfit
@@ -189,7 +189,7 @@ class _Reader:
 
     def _call(self, op: ir.Operation) -> None:
         """Adds the step of a call, with copies of operands whose layout the routine cannot take."""
-        callee = op.attributes["callee"].value
+        callee = callee_of(op)
         strides = [s for s in op.attributes["strides"] if not isinstance(s, ir.TypeAttr)]
         declared = [Layout.of(shape_of(result), read_sizes(s)) for result, s in zip(op.results, strides, strict=True)]
         wanted = [self.wants.layout(result, layout) for result, layout in zip(op.results, declared, strict=True)]
@@ -227,10 +227,7 @@ class _Reader:
         """Returns a value in memory whose last dimension is contiguous, and which is aligned where its user counts on that: copied
         once, without repetitions, if it is not."""
         place = self._place(value, user)
-        aligned = (
-            divisor(place.layout.offset * ITEM_BYTES[place.root.dtype]) % ALIGNED == 0
-            or user.attributes["callee"].value not in READS_ALIGNED
-        )
+        aligned = divisor(place.layout.offset * ITEM_BYTES[place.root.dtype]) % ALIGNED == 0 or callee_of(user) not in READS_ALIGNED
         if not place.layout.shape or (place.layout.strides[-1] == 1 and aligned):
             return place
         if value not in self.rows:

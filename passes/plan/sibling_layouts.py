@@ -11,7 +11,7 @@ from lamina.core.layout import Layout
 from lamina.core.sizes import SizeLike, typical
 
 from ..ir.affine import in_order, order_of
-from ..ir.reading import Generic, bytes_of, ops_in, shape_of
+from ..ir.reading import Generic, bytes_of, ops_in, shape_of, terminator
 from ..ir.views import RESHAPES, is_view, view_layout
 from ..trace.orders import PLACES
 
@@ -59,7 +59,7 @@ def _like_most(
 
 def _yielded(op: ir.Operation, result: ir.Value) -> ir.Value:
     """Returns the value in a kernel's body that it yields as `result`."""
-    end = list(op.regions[0].blocks[0].operations)[-1].operation
+    end = terminator(op.regions[0].blocks[0])
     return end.operands[list(op.results).index(result)]
 
 

@@ -9,7 +9,7 @@ from torch_mlir import ir
 from lamina.dialects.graph import CALLS
 
 from ..infra.base import Pass
-from ..ir.reading import SCAN, SORT, ops_in, producer
+from ..ir.reading import SCAN, SORT, callee_of, ops_in, producer
 from ..ir.rewriting import Reader, has_effect, marked_functions, replace_op, tensor_blocks
 
 _COMMUTATIVE = {
@@ -66,7 +66,7 @@ def _key(reader: Reader, op: ir.Operation, names: dict[str, Key], ids: dict[Hash
         return _generic_key(reader, op, ids)
     operands, types = tuple(op.operands), tuple(r.type for r in op.results)
     if name == "func.call":
-        return (name, names[op.attributes["callee"].value], operands, types)
+        return (name, names[callee_of(op)], operands, types)
     if name in CALLS or (name.startswith(_PURE) and types):
         return (name, *op.attributes.items(), operands, types, _regions_key(op))
     return None

@@ -10,7 +10,7 @@ from lamina.dialects.graph import ExternOp, KernelOp
 
 from ..infra.base import Pass
 from ..ir.locations import where
-from ..ir.reading import nested
+from ..ir.reading import callee_of, nested
 from ..ir.rewriting import marked_functions, replace_op
 
 _FIELDS = ("callee", "reason", "args", "kwargs", "strides")
@@ -46,7 +46,7 @@ class ExternPass(Pass):
 
 
 def _replace(call: ir.Operation, externs: dict[str, ir.Operation]) -> None:
-    name = call.attributes["callee"].value
+    name = callee_of(call)
     if name not in externs:
         raise CompileError(
             f"a call of @{name}, which is not an external function",

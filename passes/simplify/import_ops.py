@@ -14,7 +14,7 @@ from lamina.dialects.random import Bits
 
 from ..infra.base import Pass
 from ..ir.generics import spread
-from ..ir.reading import SCAN, SORT
+from ..ir.reading import SCAN, SORT, callee_of
 from ..ir.rewriting import calls_of, marked_functions, replace_op
 from ..ir.sizes import size_value, sizes_of
 
@@ -62,7 +62,7 @@ class ImportOps(Pass):
         for mark, build in _MARKED.items():
             declared = marked_functions(module, mark)
             for call in calls_of(module, declared):
-                given = declared[call.attributes["callee"].value].attributes[mark]
+                given = declared[callee_of(call)].attributes[mark]
                 with module.context, call.location, ir.InsertionPoint(call):
                     replace_op(call, build(call, given))
             for function in declared.values():

@@ -11,7 +11,7 @@ from lamina.core.sizes import SizeLike, is_symbolic
 
 from ..infra.base import Pass
 from ..ir.locations import where
-from ..ir.reading import name_of, nested, ops_in, terminator
+from ..ir.reading import callee_of, integer, name_of, nested, ops_in, terminator
 from ..ir.rewriting import is_used, replace_op, tensor_blocks
 from ..ir.sizes import DYNAMIC, SIZE, read_size, read_sizes, size_of, size_value, sizes_of, slice_sizes, tensor_type
 from .sized_moves import MOVES
@@ -142,7 +142,7 @@ class _Names:
                 op.results[0].replace_all_uses_with(size_value(sizes_of(op.operands[0].type)[axis]))
 
     def _call(self, op: ir.Operation) -> None:
-        function = self.functions[op.attributes["callee"].value]
+        function = self.functions[callee_of(op)]
         if MOVE in function.attributes:
             self._move(op, function)
             return
@@ -185,7 +185,7 @@ class _Names:
                 whole_rank = sizes is not None and len(sizes) == results[0].type.rank
                 return [sizes if sizes is not None and whole_rank else (None,) * results[0].type.rank]
             case "tensor.concat":
-                dim = ir.IntegerAttr(op.attributes["dim"]).value
+                dim = integer(op, "dim")
                 parts = [sizes_of(v.type) for v in operands]
                 first: list[SizeLike | None] = list(parts[0])
                 total: SizeLike = 0

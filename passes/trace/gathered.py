@@ -13,7 +13,7 @@ from lamina.core.walks import reachable
 
 from ..ir.extern_calls import is_external, memory_strides
 from ..ir.generics import copied
-from ..ir.reading import bytes_of, element_bits, elements_of, ops_in, producer, shape_of
+from ..ir.reading import bytes_of, element_bits, elements_of, integer, ops_in, producer, shape_of
 from .orders import Read, behind_views, chain_of, innermost_of, map_of, strides_through_views, wanted_images
 
 _SECTOR = 256  # bits: the unit in which memory is read
@@ -113,7 +113,7 @@ def read_gather(op: ir.Operation) -> tuple[ir.Value, list[int | None]] | None:
     extracts = [o for o in inner if o.name == "tensor.extract"]
     if len(extracts) != 1:
         return None
-    loops = {o.results[0]: ir.IntegerAttr(o.attributes["dim"]).value for o in inner if o.name == "linalg.index"}
+    loops = {o.results[0]: integer(o, "dim") for o in inner if o.name == "linalg.index"}
     source, *indices = extracts[0].operands
     return source, [loops.get(i) for i in indices]
 

@@ -14,7 +14,7 @@ from lamina.dialects.combining import COMBINE
 from ..ir.affine import Affine, offset
 from ..ir.expressions import Const, Expr, InBounds, Load, Scatter, index_of, walk
 from ..ir.guards import Bound, Guard, conjunction, with_index_check
-from ..ir.reading import SCATTER, SORT, Index, Untraceable, shape_of, slice_of
+from ..ir.reading import SCATTER, SORT, Index, Untraceable, integer, shape_of, slice_of, terminator
 from .stored import Pair, is_pair
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def trace_insert_slice(t: "Tracer", op: ir.Operation, index: Index, guard: Guard
 def trace_scan(t: "Tracer", op: ir.Operation, index: Index, guard: Guard) -> Expr:
     """Traces an element of a graph.scan or graph.sort."""
     arg, *decay = (t.element(v, index, guard) for v in op.operands)
-    terms = index[ir.IntegerAttr(op.attributes["dim"]).value].terms
+    terms = index[integer(op, "dim")].terms
     if not terms:  # a scan along one element is that element
         return arg
     name = SORT if op.name == SORT else ir.StringAttr(op.attributes[COMBINE]).value
@@ -89,7 +89,7 @@ def trace_pad(t: "Tracer", op: ir.Operation, index: Index, guard: Guard) -> Expr
     """Traces an element of a tensor.pad: the source inside its bounds, the padding value elsewhere."""
     low, shape = slice_of(op, "low"), shape_of(op.operands[0])
     inside = tuple(Bound(position, lo, lo + n) for position, lo, n in zip(index, low, shape, strict=True))
-    filler = list(op.regions[0].blocks[0].operations)[-1].operands[0]
+    filler = terminator(op.regions[0].blocks[0]).operands[0]
     return select_where(
         t,
         guard,
@@ -103,7 +103,7 @@ def trace_pad(t: "Tracer", op: ir.Operation, index: Index, guard: Guard) -> Expr
 
 def trace_concat(t: "Tracer", op: ir.Operation, index: Index, guard: Guard) -> Expr:
     """Traces an element of a tensor.concat: a chain of selects over the parts that `guard` leaves possible."""
-    d, begin = ir.IntegerAttr(op.attributes["dim"]).value, 0
+    d, begin = integer(op, "dim"), 0
     wanted: list[tuple[Bound, Index, ir.Value]] = []
     for part in op.operands:
         n = shape_of(part)[d]

@@ -8,7 +8,7 @@ from torch_mlir import ir
 from lamina.core.sizes import SizeLike
 
 from ..ir.expressions import Expr
-from ..ir.reading import SCATTER, producer, shape_of
+from ..ir.reading import SCATTER, integer, producer, shape_of
 
 
 @dataclass(eq=False)
@@ -40,4 +40,4 @@ def is_pair(op: ir.Operation | None) -> bool:
     if op is None or op.name != "tensor.concat" or len(op.operands) != 2:
         return False
     shapes = list(map(shape_of, op.operands))
-    return ir.IntegerAttr(op.attributes["dim"]).value == len(shapes[0]) - 1 > 0 and all(shape[-1] == 1 for shape in shapes)
+    return integer(op, "dim") == len(shapes[0]) - 1 > 0 and all(shape[-1] == 1 for shape in shapes)

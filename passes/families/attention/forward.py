@@ -11,7 +11,7 @@ from lamina.core.dtypes import HALF
 from lamina.core.sizes import is_symbolic, typical
 
 from ...ir.extern_calls import declared_strides, kernel_call
-from ...ir.reading import element_type, shape_of
+from ...ir.reading import callee_of, element_type, shape_of
 from ...ir.rewriting import is_used
 from ...ir.sizes import tensor_type
 from .cost import MOST, AttentionWork
@@ -186,7 +186,7 @@ def strides_of_results(op: ir.Operation) -> dict[ir.Value, list[int]]:
 
 def arguments(op: ir.Operation, callee: str, names: Sequence[str]) -> dict[str, Any] | None:
     """Returns the arguments of a graph.extern that calls `callee`, by name: tensors, numbers, text or None; None for other ops."""
-    if op.name != "graph.extern" or ir.StringAttr(op.attributes["callee"]).value != callee:
+    if op.name != "graph.extern" or callee_of(op) != callee:
         return None
     tensors = iter(op.operands)
     return dict(zip(names, (_value_of(a, tensors) for a in op.attributes["args"]), strict=False))

@@ -18,7 +18,7 @@ from lamina.schedules.convolution_layout import ConvolutionShape
 
 from ...ir.extern_calls import declared_strides
 from ...ir.generics import elementwise, filled, generic, padded, spread, to_f32, with_body
-from ...ir.reading import element_type, shape_of
+from ...ir.reading import callee_of, element_type, shape_of
 from ...ir.sizes import sizes_of, tensor_type
 
 _STRIDES = (1, 2)  # of depthwise convolutions that are direct by default
@@ -58,7 +58,7 @@ class Convolution:
     @classmethod
     def read(cls, op: ir.Operation) -> Self | None:
         """Reads the call; None for other ops, and for calls that do not suit the class."""
-        callee = ir.StringAttr(op.attributes["callee"]).value if op.name == "graph.extern" else ""
+        callee = callee_of(op) if op.name == "graph.extern" else ""
         if callee not in FIRST_NUMBER:
             return None
         gradient = callee == CONVOLUTION_BACKWARD

@@ -17,7 +17,7 @@ from ...infra.base import Pass
 from ...ir.affine import row_major
 from ...ir.extern_calls import call_like, encoded, extern_call
 from ...ir.generics import elementwise, transposed
-from ...ir.reading import element_type, shape_of
+from ...ir.reading import callee_of, element_type, shape_of
 from ...ir.reshapes import collapse, expand, sliced
 from ...ir.rewriting import replace_op
 from ...ir.sizes import sizes_attribute, sizes_of, tensor_type
@@ -54,7 +54,7 @@ class ConvolutionForms(Pass):
     def run(self, module: ir.Module) -> None:
         """Rewrites the calls."""
         for op in calls(module, symbolic=True):
-            callee = ir.StringAttr(op.attributes["callee"]).value
+            callee = callee_of(op)
             if callee not in (CONVOLUTION, CONVOLUTION_BACKWARD):
                 continue
             with op.location, ir.InsertionPoint(op):

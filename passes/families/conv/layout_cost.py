@@ -19,7 +19,7 @@ from lamina.schedules.convolution_layout import seconds
 
 from ...ir.affine import row_major
 from ...ir.extern_calls import memory_strides
-from ...ir.reading import elements_of, shape_of
+from ...ir.reading import elements_of, shape_of, terminator
 from .calls import Convolution, channels_last
 
 _FUSED = 0.3  # cost of a transposition fused into a kernel, as a share of the time to read and write its bytes
@@ -106,7 +106,7 @@ def _edges(function: ir.Operation, calls: Sequence[Convolution], gpu: Gpu) -> It
                     yield Edge(i, None, _is_last(source), cost)
                 elif source.owner in numbers and numbers[source.owner] != i:
                     yield Edge(i, numbers[source.owner], False, cost)
-    for value in block.operations[len(block.operations) - 1].operands:
+    for value in terminator(block).operands:
         if len(shape_of(value)) == 4:
             for source, fused in _sources(value):
                 if not isinstance(source, ir.BlockArgument) and source.owner in numbers:

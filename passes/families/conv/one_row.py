@@ -8,7 +8,7 @@ from lamina.core.sizes import SizeLike
 
 from ...ir.affine import row_major
 from ...ir.extern_calls import call_like, declared_strides, encoded
-from ...ir.reading import shape_of
+from ...ir.reading import callee_of, shape_of
 from ...ir.reshapes import collapse, expand
 from ...ir.sizes import sizes_attribute, sizes_of, tensor_type
 from .calls import FIRST_NUMBER
@@ -47,7 +47,7 @@ def numbers_with_row(how: Sequence[ir.Attribute]) -> tuple[ir.Attribute, ...]:
 
 def call_with_row(op: ir.Operation) -> ir.Operation:
     """Replaces a 1-D convolution, or its gradients, with row-major results, by the call for images of one row."""
-    args, first = list(ir.ArrayAttr(op.attributes["args"])), FIRST_NUMBER[ir.StringAttr(op.attributes["callee"]).value]
+    args, first = list(ir.ArrayAttr(op.attributes["args"])), FIRST_NUMBER[callee_of(op)]
     args[first : first + 6] = numbers_with_row(args[first : first + 6])
     with op.location, ir.InsertionPoint(op):
         operands = [row_added(v) if len(shape_of(v)) == 3 else v for v in op.operands]

@@ -24,7 +24,7 @@ from lamina.core.layout import Layout
 from ...ir.affine import Affine, Axis, SplitAxis, offset, row_major
 from ...ir.expressions import Apply, Const, Expr, Load, unlisted
 from ...ir.locations import fused, model_ops
-from ...ir.reading import Untraceable, compute_type, element_type, shape_of
+from ...ir.reading import Untraceable, compute_type, element_type, shape_of, terminator
 from ...ir.views import RESHAPES
 from ...space.contraction import EPILOGUE, Unfit
 from ...space.direct_convolution import WINDOW
@@ -145,7 +145,7 @@ class _Epilogue:
         round_half: bool,
     ) -> None:
         self.block = group.regions[0].blocks[0]
-        self.results = list(list(self.block.operations)[-1].operands)
+        self.results = list(terminator(self.block).operands)
         self.shape = shape_of(self.results[0])
         if any(shape_of(v) != self.shape for v in self.results) or 0 in self.shape:
             raise Unfit("results of different shapes")

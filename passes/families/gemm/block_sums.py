@@ -7,7 +7,7 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith
 
 from ...ir.generics import filled, generic, in_parts, is_zero, padded, spread, with_body
-from ...ir.reading import Generic, producer, shape_of
+from ...ir.reading import Generic, producer, shape_of, terminator
 from ...ir.rewriting import copy_ops
 from ...space.contraction import Unfit
 
@@ -119,7 +119,7 @@ def _unpadded(value: ir.Value, dim: int, least: int) -> ir.Value:
     if op is None or op.name != "tensor.pad" or len(op.operands) != 1:
         return value
     low, high = (list(ir.DenseI64ArrayAttr(op.attributes[f"static_{side}"])) for side in ("low", "high"))
-    number = producer(list(op.regions[0].blocks[0].operations)[-1].operands[0])
+    number = producer(terminator(op.regions[0].blocks[0]).operands[0])
     zero = number is not None and number.name == "arith.constant" and ir.FloatAttr(number.attributes["value"]).value == 0.0
     there = not any(low) and not any(n for d, n in enumerate(high) if d != dim) and high[dim] < least
     return op.operands[0] if zero and there else value

@@ -7,7 +7,7 @@ from dataclasses import replace
 from torch_mlir import ir
 
 from ...ir.affine import row_major
-from ...ir.reading import element_type, shape_of
+from ...ir.reading import element_type, shape_of, terminator
 from ...space.contraction import Contraction, Unfit, contraction_of
 from ...space.direct_convolution import WINDOW
 from ...space.implicit_gemm import windows_of
@@ -40,7 +40,7 @@ def product_of(
     block: ir.Block, ins: Sequence[tuple[int, ...]], outs: Sequence[tuple[int, ...]], *, round_half: bool = False
 ) -> Contraction:
     """Returns the contraction of the block of a group or kernel function. For sums over blocks, the results are what is summed."""
-    results = list(list(block.operations)[-1].operands)
+    results = list(terminator(block).operands)
     sums = [BlockSums.read(v) for v in results]
     for v, strides, sum_ in zip(results, outs, sums, strict=True):
         if sum_ is not None and strides != row_major(shape_of(v)):

@@ -12,7 +12,7 @@ from lamina.kernels.library import PRODUCTS, STRICT
 from lamina.schedules import convolution_cost, product_classes, product_cost
 from lamina.schedules.contraction import GemmConfig
 
-from ...ir.reading import producer, shape_of
+from ...ir.reading import callee_of, producer, shape_of
 from ...ir.sizes import i64, size_attribute
 from ...space.contraction import Unfit
 from ..choice import DIRECT, LIBRARY, SMALLER, Choice, Cover
@@ -57,7 +57,7 @@ class ProductProblem(Problem):
     @property
     def factors(self) -> Sequence[ir.Value]:
         """The factors of a product, which come after its addend, or before scales; image and weight of a convolution."""
-        first = ImplicitGemm.read(self.ops[0]) is not None or self.ops[0].attributes["callee"].value in STRICT
+        first = ImplicitGemm.read(self.ops[0]) is not None or callee_of(self.ops[0]) in STRICT
         return list(self.ops[0].operands)[:2] if first else list(self.ops[0].operands)[-2:]
 
     def strides(self, operand: ir.Value) -> Sequence[int]:

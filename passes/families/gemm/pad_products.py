@@ -16,7 +16,7 @@ from ...infra.base import Pass
 from ...ir.affine import row_major
 from ...ir.extern_calls import call_like
 from ...ir.generics import padded, transposed
-from ...ir.reading import element_type, producer, shape_of
+from ...ir.reading import callee_of, element_type, producer, shape_of, terminator
 from ...ir.reshapes import sliced
 from ...ir.rewriting import replace_op
 from ...ir.sizes import read_sizes, sizes_attribute, tensor_type
@@ -55,7 +55,7 @@ class PadProducts(Pass):
         """Pads the products, then spaces the rows of results."""
         slices: list[ir.Value] = []
         for op in calls(module, symbolic=True):
-            product = Product.read(op) if ir.StringAttr(op.attributes["callee"]).value in _CALLEES else None
+            product = Product.read(op) if callee_of(op) in _CALLEES else None
             short = None if product is None or element_type(product.a) not in HALF else _short(product)
             if product is not None and short is not None and _pays(product, short, self.target.gpu):
                 with op.location, ir.InsertionPoint(op):
@@ -119,7 +119,7 @@ def _space_rows(main: ir.Operation, slices: list[ir.Value]) -> None:
     """Gives results that are slices of padded products, or reshapes of one, its strides; one for each product, as results share no
     memory."""
     results = [{named.name: named.attr for named in each} for each in ir.ArrayAttr(main.attributes["res_attrs"])]
-    for value, wishes in zip(list(main.regions[0].blocks[0].operations)[-1].operands, results, strict=True):
+    for value, wishes in zip(terminator(main.regions[0].blocks[0]).operands, results, strict=True):
         chain: list[ir.Operation] = []
         while value not in slices and (defining := producer(value)) is not None and defining.name in RESHAPES:
             chain.append(defining)

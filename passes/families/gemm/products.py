@@ -13,7 +13,7 @@ from lamina.dialects.graph import TF32
 from lamina.kernels.library import PRODUCTS, SCALED_PRODUCT
 
 from ...ir.generics import elementwise, in_parts, sums_of_products, tf32_or_half, to_f32
-from ...ir.reading import shape_of
+from ...ir.reading import callee_of, shape_of
 from ...ir.sizes import sizes_of, tensor_type
 from ..conv.implicit_gemm import ImplicitGemm
 
@@ -42,9 +42,9 @@ class Product:
     @staticmethod
     def read(op: ir.Operation) -> "Product | None":
         """Reads the product that a graph.extern calls; None for other calls, and for types that tensor cores do not multiply."""
-        if op.name != "graph.extern" or ir.StringAttr(op.attributes["callee"]).value not in PRODUCTS:
+        if op.name != "graph.extern" or callee_of(op) not in PRODUCTS:
             return None
-        if ir.StringAttr(op.attributes["callee"]).value == SCALED_PRODUCT:
+        if callee_of(op) == SCALED_PRODUCT:
             return _scaled_product(op)
         *added, a, b = op.operands
         element = str(ir.RankedTensorType(a.type).element_type)

@@ -8,7 +8,7 @@ from lamina.core.binding.bind import MOST_IN_32_BITS
 
 from ...ir.emit import Emit, replace
 from ...ir.index_ranges import GROWS, Ranges
-from ...ir.reading import element_of, nested, ops_in
+from ...ir.reading import element_of, integer, nested, ops_in
 from ...ir.sizes import KERNEL_SIZES
 
 WIDE, NARROW = 64, 32
@@ -32,7 +32,7 @@ def _bounds_sizes(function: ir.Operation) -> bool:
 def _is_small(op: ir.Operation, ranges: Ranges, bounded: bool) -> bool:
     """Returns whether the numbers and buffers of one op allow for indices of 32 bits. bounded: so do symbolic sizes."""
     if op.name == "arith.constant" and isinstance(op.results[0].type, ir.IndexType):
-        return abs(ir.IntegerAttr(op.attributes["value"]).value) <= MOST_IN_32_BITS
+        return abs(integer(op, "value")) <= MOST_IN_32_BITS
     if op.name == "gpu.func":
         return all(_is_near(a.type, bounded) for a in op.regions[0].blocks[0].arguments)
     if op.name in GROWS:

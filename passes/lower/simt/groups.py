@@ -7,7 +7,7 @@ Guards of pads, concatenations and slices, and bounds of rows, are of this kind.
 from torch_mlir import ir
 from torch_mlir.dialects import arith
 
-from ...ir.reading import number_of
+from ...ir.reading import integer, number_of
 from ..lane_indices import broadcast_scalar, ramp_base
 from .divisors import Divisors
 from .threads import IndexBuilder
@@ -35,7 +35,7 @@ class Groups:
             self._compare(op, values)
 
     def _compare(self, op: ir.Operation, values: dict[ir.Value, object]) -> None:
-        predicate = arith.CmpIPredicate(ir.IntegerAttr(op.attributes["predicate"]).value)
+        predicate = arith.CmpIPredicate(integer(op, "predicate"))
         ramp, bound = ramp_base(op.operands[0]), op.operands[1]
         if predicate not in _DECIDED or ramp is None or self.divisors.of(ramp) % self.vec:
             return

@@ -14,7 +14,7 @@ from torch_mlir.dialects import arith, memref, vector
 from lamina.core.errors import CompileError
 
 from ...ir.locations import where
-from ...ir.reading import element_of, number_of
+from ...ir.reading import element_of, integer, number_of
 from .memory import Mask
 from .values import Spread, WholeMask, WindowMask, as_spread, elements, vector_of, vector_type
 
@@ -28,7 +28,7 @@ def read(k: "ThreadKernel", op: ir.Operation) -> None:
     """Lowers tile.read_runs."""
     source, first, start, mask = op.operands
     buffer, mask_value = k.uniform(source), k.mask(mask)
-    along = ir.IntegerAttr(op.attributes["along"]).value
+    along = integer(op, "along")
     whole = _starts_whole(k, op, start)
     if not whole and not along and not isinstance(mask_value, Spread) and all(n >= k.shape.vec for n, _ in _runs(op)):
         k.values[op.results[0]] = _read_two_runs(k, op, mask_value)
@@ -81,7 +81,7 @@ def read_shared(k: "ThreadKernel", op: ir.Operation) -> None:
     """Lowers tile.read_shared to one access per run, whose elements are converted once for all lanes of a thread. Raises
     CompileError where a thread's lanes may be of two runs."""
     source, first, start, inside = op.operands
-    length, jump = (ir.IntegerAttr(op.attributes[name]).value for name in ("length", "jump"))
+    length, jump = (integer(op, name) for name in ("length", "jump"))
     if length % k.shape.vec or k.divisors.of(start) % k.shape.vec:
         raise CompileError(f"accesses of {k.shape.vec} elements would cross runs: {op}", where=where(op.location), remedy=_WHOLE)
     buffer, count, wanted = k.uniform(source), len(op.results), None if number_of(inside) else k.uniform(inside)

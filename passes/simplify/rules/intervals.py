@@ -13,7 +13,7 @@ from lamina.core.sizes import SizeLike, at_most
 
 from ...ir.expressions import decide_comparison
 from ...ir.index_ranges import SIGNED, UNKNOWN, Range, hull
-from ...ir.reading import CHECKED, element_of, producer
+from ...ir.reading import CHECKED, element_of, integer, producer
 from ...ir.rewriting import constant
 from ...ir.sizes import sizes_of
 from ..evaluate import array_of, attribute_of
@@ -43,7 +43,7 @@ def interval(s: RewriteScope, ref: ScalarRef, depth: int = _DEEPEST) -> Range:
     if node is None:
         return _all(element)
     if node.name == "linalg.index":
-        loop = resolved.index[ir.IntegerAttr(node.op.attributes["dim"]).value]
+        loop = resolved.index[integer(node.op, "dim")]
         extent = 1 if loop < 0 else s.generic.extents.get(loop)
         return 0, max(extent - 1, 0) if isinstance(extent, int) else _all(element)[1]
     if node.name == "arith.extui":
@@ -60,7 +60,7 @@ def compare(s: RewriteScope, op: ir.Operation) -> ir.Value | None:
     """Replaces a comparison that the ranges decide by its value."""
     args = s.args(op)
     x, y = (interval(s, ref) for ref in args)
-    predicate = ir.IntegerAttr(op.attributes["predicate"]).value
+    predicate = integer(op, "predicate")
     if predicate >= _ULT:
         if min(x[0], y[0]) < 0:
             return None

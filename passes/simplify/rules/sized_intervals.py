@@ -7,7 +7,7 @@ from torch_mlir import ir
 
 from lamina.core.sizes import SizeLike, at_most
 
-from ...ir.reading import element_of
+from ...ir.reading import element_of, integer
 from ...ir.sizes import size_of
 from ..scalars import ScalarRef
 from ..scope import RewriteScope
@@ -33,7 +33,7 @@ def sized_interval(s: RewriteScope, ref: ScalarRef, depth: int = _DEEPEST) -> Bo
     if node is None:
         return _NONE
     if node.name == "linalg.index":
-        loop = resolved.index[ir.IntegerAttr(node.op.attributes["dim"]).value]
+        loop = resolved.index[integer(node.op, "dim")]
         extent = 1 if loop < 0 else s.generic.extents.get(loop)
         return [0], [] if extent is None else [extent - 1]
     if is_bool(element := element_of(resolved.value.type)):

@@ -7,7 +7,7 @@ from lamina.dialects.graph import CALLS
 
 from ....ir.extern_calls import is_external
 from ....ir.generics import empty
-from ....ir.reading import producer, shape_of
+from ....ir.reading import producer, shape_of, terminator
 from ....ir.rewriting import is_unused
 from ....ir.sizes import tensor_type
 from ....ir.views import is_view, walked_dims
@@ -52,5 +52,5 @@ def erase_unused(op: ir.Operation | None) -> None:
 
 def _yielded(group: ir.Operation) -> ir.Operation | None:
     """Returns the op in a group that makes its result; None if it has several."""
-    end = list(group.regions[0].blocks[0].operations)[-1]
+    end = terminator(group.regions[0].blocks[0])
     return producer(end.operands[0]) if len(end.operands) == 1 else None

@@ -5,7 +5,7 @@ import re
 from torch_mlir import ir
 
 from lamina.passes.ir.locations import sources
-from lamina.passes.ir.reading import name_of
+from lamina.passes.ir.reading import integer, name_of
 
 from .memory import memory_line
 from .names import Names, bytes_text, literal, marks, type_text
@@ -118,7 +118,7 @@ class ReadablePrinter:
         self._blocks(op.regions[0], depth + 1)
 
     def _program(self, op: ir.Operation, depth: int) -> None:
-        arena, least = (bytes_text(ir.IntegerAttr(op.attributes[key]).value) for key in ("arena_bytes", "lower_bound"))
+        arena, least = (bytes_text(integer(op, key)) for key in ("arena_bytes", "lower_bound"))
         name = name_of(op)
         self._write(op, depth, f"program @{name}: arena of {arena} bytes, at least {least}")
         self._block(op.regions[0].blocks[0], depth + 1)
@@ -126,9 +126,9 @@ class ReadablePrinter:
     def _place(self, op: ir.Operation) -> None:
         """Remembers where a value lies, to write it with what computes the value."""
         if op.name == "plan.alloc":
-            self.places[op.results[0]] = f"arena+{bytes_text(ir.IntegerAttr(op.attributes['offset']).value)}"
+            self.places[op.results[0]] = f"arena+{bytes_text(integer(op, 'offset'))}"
         elif op.name == "plan.output":
-            self.places[op.results[0]] = f"output {ir.IntegerAttr(op.attributes['index']).value}"
+            self.places[op.results[0]] = f"output {integer(op, 'index')}"
         else:
             self.names[op.results[0]] = "uninitialized"
 
@@ -139,7 +139,7 @@ class ReadablePrinter:
         self._write(op, depth, (f"{results} = " if results else "") + call + (f" -> {where}" if where else ""), note=note)
 
     def _launch(self, op: ir.Operation, depth: int) -> None:
-        count = ir.IntegerAttr(op.attributes["n_out"]).value
+        count = integer(op, "n_out")
         values = list(op.operands)
         ins, outs = values[: len(values) - count], values[len(values) - count :]
         kernel, label = ir.FlatSymbolRefAttr(op.attributes["kernel"]).value, ir.StringAttr(op.attributes["label"]).value
@@ -152,7 +152,7 @@ class ReadablePrinter:
     def _call(self, op: ir.Operation, depth: int) -> None:
         """Writes a call with its arguments, tensors in the places of units, or a source kernel, tensors first."""
         values = list(op.operands)
-        cut = len(values) - (ir.IntegerAttr(op.attributes["n_out"]).value if "n_out" in op.attributes else 0)
+        cut = len(values) - (integer(op, "n_out") if "n_out" in op.attributes else 0)
         left, outs = iter(values[:cut]), [*values[cut:], *op.results]
 
         def argument_text(attribute: ir.Attribute) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from torch_mlir import ir
 
-from lamina.passes.ir.reading import ops_in
+from lamina.passes.ir.reading import integer, ops_in
 
 from .names import Names, size_texts, type_text
 from .scalars import Text, expression
@@ -69,7 +69,7 @@ def _accumulated(yielded: ir.Value, total: ir.Value) -> tuple[str, ir.Value]:
 
 def _body_expression(op: ir.Operation, operand: Callable[[ir.Value], Text], names: Names) -> Text:
     if op.name == "linalg.index":
-        return Text(loop_name(ir.IntegerAttr(op.attributes["dim"]).value))
+        return Text(loop_name(integer(op, "dim")))
     if op.name == "tensor.extract":
         source, *indices = op.operands
         return Text(f"{names[source]}[{', '.join(operand(v).text for v in indices)}]")

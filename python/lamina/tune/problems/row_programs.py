@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from torch_mlir import ir
 
 from lamina.passes.families.surroundings import plain_name
-from lamina.passes.ir.reading import element_type
+from lamina.passes.ir.reading import element_type, terminator
 from lamina.passes.space.schedule import bits
 from lamina.passes.tile.row_programs import RowProblem, kernel_functions
 
@@ -25,7 +25,7 @@ class RowPart(ModulePart):
         with kernel.context, ir.Location.unknown():
             types = [argument.type for argument in problem.arguments]
         inputs = kernel.regions[0].blocks[0].arguments
-        results = list(kernel.regions[0].blocks[0].operations)[-1].operands
+        results = terminator(kernel.regions[0].blocks[0]).operands
         tensors = [v.type for v in (*inputs, *results)]
         dtypes = [', dtype = "bool"' if element_type(v) == "i1" else "" for v in (*inputs, *results)]
         names = [f"%m{i}" for i in range(len(types))]

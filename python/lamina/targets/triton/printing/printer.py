@@ -19,7 +19,7 @@ from torch_mlir import ir
 from lamina.core.errors import CompileError
 from lamina.core.sizes import Size
 from lamina.passes.ir.locations import where
-from lamina.passes.ir.reading import element_of, ops_in
+from lamina.passes.ir.reading import element_of, integer, ops_in
 from lamina.passes.ir.sizes import kernel_size, read_size, size_on
 from lamina.passes.lower.tile_ops import Elsewhere, Refused, TileOps, handlers, refusal
 from lamina.passes.space.contraction import FLOAT8
@@ -53,7 +53,7 @@ class Printer(Pairs, Reductions):
         self.forms = self._forms() | {op: getattr(self, row.__name__) for op, row in handlers(self.table).items()}
         self.given = part is not None or ctas != self.programs
         memory = self.arguments[:-1] if self.sizes else self.arguments
-        n_in = len(memory) - ir.IntegerAttr(function.attributes["tile.outputs"]).value
+        n_in = len(memory) - integer(function, "tile.outputs")
         self.names.update({a: f"x{i}" if i < n_in else f"y{i - n_in}" for i, a in enumerate(memory)})
         self.names.update(dict.fromkeys(self.arguments[len(memory) :], "sizes"))
         self.ctas = "tl.num_programs(0)" if isinstance(ctas, Size) else str(ctas)
@@ -165,7 +165,7 @@ class Printer(Pairs, Reductions):
         self.literals[op.result] = literal(value.value)
 
     def _apply(self, op: ir.Operation) -> None:
-        predicate = ir.IntegerAttr(op.attributes["predicate"]).value if "predicate" in op.attributes else None
+        predicate = integer(op, "predicate") if "predicate" in op.attributes else None
         dtype = str(element_of(op.results[0].type)) if len(op.results) == 1 else ""
         beside_one = op.name in BESIDE_ONE and meets_one(op.result)
         text = self._expression(op.name, list(op.operands), dtype, predicate, beside_one, str(element_of(op.operands[0].type)))

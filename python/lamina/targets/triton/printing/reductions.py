@@ -3,7 +3,7 @@
 from torch_mlir import ir
 
 from lamina.dialects.combining import LOG_SUM
-from lamina.passes.ir.reading import SORT, combining_op, neutral_element
+from lamina.passes.ir.reading import SORT, combining_op, integer, neutral_element
 
 from .blocks import TritonBlocks
 from .expressions import literal
@@ -110,6 +110,6 @@ class Reductions(TritonBlocks):
 
     def _threaded(self, block: ir.Value, threads: ir.Value) -> tuple[int, int, int]:
         """Returns the number of accesses, of threads, and of lanes of an access."""
-        vec = ir.IntegerAttr(self.part.attributes["tile.vec"]).value
+        vec = integer(self.part, "tile.vec")
         groups = self._width(threads)
         return self._width(block) // (groups * vec), groups, vec
