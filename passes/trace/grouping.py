@@ -70,11 +70,11 @@ class Grouping:
         total = sum(bytes_of(v) for v in loaded)
         producers = {self.group_of[v] for v in loaded if v in self.group_of}
         for g, gain in sorted(saved.items(), key=lambda x: -x[1]):
-            mine = self.group_of[n.value]
+            group = self.group_of[n.value]
             current = self.group_of[g.nodes[0].value]
-            if current is not mine and (g in producers or gain >= 0.25 * total) and self._mergeable(current, mine):
-                current.nodes = sorted(current.nodes + mine.nodes, key=lambda x: x.position)
-                for x in mine.nodes:
+            if current is not group and (g in producers or gain >= 0.25 * total) and self._mergeable(current, group):
+                current.nodes = sorted(current.nodes + group.nodes, key=lambda x: x.position)
+                for x in group.nodes:
                     self.group_of[x.value] = current
 
     def _mergeable(self, a: Group, b: Group) -> bool:

@@ -155,10 +155,10 @@ def in_double(model: Callable[..., Any], inputs: tuple[Any, ...]) -> Any:
 def largest_difference(actual: Any, expected: Any) -> float:
     """Returns the largest difference from the expected results, relative to its largest value: of all results; infinite for NaN."""
     worst = 0.0
-    for mine, right in zip(pytree.tree_leaves(actual), pytree.tree_leaves(expected), strict=True):
+    for result, right in zip(pytree.tree_leaves(actual), pytree.tree_leaves(expected), strict=True):
         if isinstance(right, Tensor) and right.numel():
             scale = right.abs().max().clamp(min=1e-30)
-            worst = max(worst, float(((mine.detach().to(right) - right).abs().max() / scale).nan_to_num(math.inf)))
+            worst = max(worst, float(((result.detach().to(right) - right).abs().max() / scale).nan_to_num(math.inf)))
     return worst
 
 

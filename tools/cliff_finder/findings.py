@@ -78,8 +78,8 @@ class Finding:
         return self._to_best("lamina.compile")
 
     def _to_best(self, name: str) -> float:
-        mine = self.seconds.get(name)
-        return math.inf if mine is None or not self.best else mine / self.seconds[self.best]
+        lamina = self.seconds.get(name)
+        return math.inf if lamina is None or not self.best else lamina / self.seconds[self.best]
 
     @property
     def best(self) -> str:
@@ -96,11 +96,11 @@ class Finding:
     @property
     def wrong(self) -> bool:
         """Whether Lamina's error is above the bound for the dtype and above four times eager's."""
-        mine, eager = self.errors.get("lamina", 0.0), self.errors.get("eager", 0.0)
+        lamina, eager = self.errors.get("lamina", 0.0), self.errors.get("eager", 0.0)
         bound = BOUNDS.get(self.graph.get("dtype", ""), 1e-2)
         if self.peak and any("Conv" in node["module"] for node in self.graph.get("nodes", ())):
             bound = max(bound, TF32)
-        return mine > bound and mine > 4 * eager
+        return lamina > bound and lamina > 4 * eager
 
 
 def load(path: Path) -> dict[str, Finding]:
@@ -195,7 +195,7 @@ def compile_table(findings: Sequence[Finding]) -> str:
     pairs = [(f, f.graph_seconds["lamina"], f.graph_seconds["torch.compile"]) for f in findings if len(f.graph_seconds) > 1]
     if not pairs:
         return ""
-    mean = math.exp(statistics.fmean(math.log(mine / theirs) for _, mine, theirs in pairs))
-    rows = [(f.seed, f"{theirs:.2f}", f"{mine:.2f}", f"{mine / theirs:.2f}") for f, mine, theirs in pairs]
+    mean = math.exp(statistics.fmean(math.log(lamina / inductor) for _, lamina, inductor in pairs))
+    rows = [(f.seed, f"{inductor:.2f}", f"{lamina:.2f}", f"{lamina / inductor:.2f}") for f, lamina, inductor in pairs]
     head = f"Cold compiles of {len(pairs)} graphs: geometric mean {mean:.2f} of torch.compile's.\n\n"
     return head + markdown_table(("seed", "torch.compile s", "Lamina s", "ratio"), rows)

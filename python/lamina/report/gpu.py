@@ -100,10 +100,10 @@ def _one_call(steps: Sequence[Step], events: Sequence[tuple[str, float, float]])
         if not isinstance(step := rest[0], Launch):
             calls = len(list(itertools.takewhile(lambda s: not isinstance(s, Launch), rest)))
             following = next((s.kernel for s in rest if isinstance(s, Launch) and s.grid), None)
-            theirs = []
+            kernels = []
             while left and left[0][0] != following:
-                theirs.append(left.popleft())
-            seconds += [_seconds(theirs) / calls] * calls
+                kernels.append(left.popleft())
+            seconds += [_seconds(kernels) / calls] * calls
         elif not step.grid:
             seconds.append(0.0)
         elif left and left[0][0] == step.kernel:

@@ -122,8 +122,8 @@ def candidates(work: RowWork, gpu: Gpu) -> tuple[Rows, ...]:
         config = rows.config(work.lanes, work.config.vec)
         if _fits(rows, config, work, gpu) and any(getattr(config, key) != number for key, number in kept.items()):
             ours[rows] = None
-    triton, mine = list(dict.fromkeys(_by_triton(work)))[:_TRITON], list(ours)[: _SIMT - 1]
-    return (*mine[:1], *triton[:1], *mine[1:], *triton[1:])
+    triton, simt = list(dict.fromkeys(_by_triton(work)))[:_TRITON], list(ours)[: _SIMT - 1]
+    return (*simt[:1], *triton[:1], *simt[1:], *triton[1:])
 
 
 def _walking(work: RowWork, gpu: Gpu) -> Iterator[Simt]:

@@ -79,9 +79,9 @@ class Comparison:
         """Adds a row of text."""
         self._rows.append([*cells, *[""] * (len(COLUMNS) + 1 - len(cells))])
 
-    def seconds(self, name: str, mine: float, theirs: float) -> None:
+    def seconds(self, name: str, lamina: float, inductor: float) -> None:
         """Adds a row of seconds, of Lamina and of TorchInductor, that are not calls."""
-        self.note(name, f"{mine:.1f}", "", f"{theirs:.1f}", "", number(mine / theirs, 1, 3))
+        self.note(name, f"{lamina:.1f}", "", f"{inductor:.1f}", "", number(lamina / inductor, 1, 3))
 
     def figures(self) -> Figures:
         """Returns the table, with geometric means of the ratios in the last row."""

@@ -68,9 +68,9 @@ def _judge(f: Results, goal: Goal) -> Judged:
     times = dict(f[goal.clock])
     if "roofs" in f:
         times["copy bandwidth"] = f["work"]["bytes"] / f["roofs"]["bandwidth"]
-    mine = fastest(times, goal.mine)
+    lamina = fastest(times, goal.mine)
     there = [name for name in goal.others if name in times]
-    whom = (
+    rivals = (
         f" of the best of {', '.join(there or goal.others)}"
         if len(goal.others) > 1
         else f" of {goal.others[0]}"
@@ -80,11 +80,11 @@ def _judge(f: Results, goal: Goal) -> Judged:
     bound = f"{goal.part:.2f}" if goal.others else duration(goal.part)
     who = "" if goal.mine[0] == "lamina" else f"{goal.mine[0]} "
     how = [text for text in ("by speed" * goal.speed, CLOCKS[goal.clock]) if text]
-    text = ", ".join([f"{who}at {'least' if goal.speed else 'most'} {bound}{whom}", *how])
-    theirs = fastest(times, goal.others) if goal.others else 1.0
-    if mine is None or theirs is None:
+    text = ", ".join([f"{who}at {'least' if goal.speed else 'most'} {bound}{rivals}", *how])
+    rival = fastest(times, goal.others) if goal.others else 1.0
+    if lamina is None or rival is None:
         return f"{text} (not measured)", False
-    part = theirs / mine if goal.speed else mine / theirs
+    part = rival / lamina if goal.speed else lamina / rival
     if f["kind"] == "op" and "copy bandwidth" not in goal.others:  # where the library's kernel is chosen, both run the same one
         part = round(part, 2)
     shown = f"{part:.2f}" if goal.others else duration(part)
@@ -182,9 +182,9 @@ def numbers(times: Mapping[str, float], names: Iterable[str], scale: float, digi
     return [number(times.get(name), scale, digits) for name in names]
 
 
-def ratio(mine: float | None, theirs: float | None) -> str:
+def ratio(one: float | None, other: float | None) -> str:
     """Formats the ratio of two times; NONE if one is missing."""
-    return NONE if mine is None or theirs is None else f"{mine / theirs:.2f}"
+    return NONE if one is None or other is None else f"{one / other:.2f}"
 
 
 def show(figures: Sequence[Figures], console: Console) -> None:

@@ -58,9 +58,9 @@ def _model(name: str, f: Results) -> list[str]:
 
 def _against(f: Results, scale: float, digits: int, compiler: str) -> list[str]:
     """Returns cells: the floor, its share of Lamina's time, ratios to the best rival and to one other, errors."""
-    mine, least = fastest(f["times"], LAMINA), floor(f)
-    share = f"{least / mine:.0%}" if mine else NONE
-    ratios = [ratio(mine, fastest(f["times"], _RIVALS[f["kind"]])), ratio(mine, f["times"].get(compiler))]
+    lamina, least = fastest(f["times"], LAMINA), floor(f)
+    share = f"{least / lamina:.0%}" if lamina else NONE
+    ratios = [ratio(lamina, fastest(f["times"], _RIVALS[f["kind"]])), ratio(lamina, f["times"].get(compiler))]
     return [number(least, scale, digits), share, *ratios, largest_error(f, *LAMINA), largest_error(f, "eager")]
 
 

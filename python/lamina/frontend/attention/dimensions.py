@@ -40,12 +40,12 @@ def order_of(node: fx.Node) -> Sequence[int | None] | None:
     if kind == "getitem":
         taken = _sliced_dims(node.args[1], rank)
         return None if taken is None else [d for d, _ in taken]
-    mine, other = shape(node), shape(source)  # a view or reshape
+    result_shape, other = shape(node), shape(source)  # a view or reshape
     long = [d for d, n in enumerate(other) if n != 1]
-    if [n for n in mine if n != 1] != [other[d] for d in long]:
+    if [n for n in result_shape if n != 1] != [other[d] for d in long]:
         return None
     left = iter(long)
-    return [next(left) if n != 1 else None for n in mine]
+    return [next(left) if n != 1 else None for n in result_shape]
 
 
 def starts_of(node: fx.Node) -> dict[int, int]:

@@ -232,13 +232,13 @@ class _Rewrite:
     def _reads_the_same(self) -> bool:
         """Returns whether no node writes to the operands of attention between where the model reads them and where attention
         does."""
-        mine = set(self.graft.calls)
-        read = {storage(v) for made in mine for v in map(value, made.all_input_nodes) if v is not None}
+        inserted = set(self.graft.calls)
+        read = {storage(v) for made in inserted for v in map(value, made.all_input_nodes) if v is not None}
         node, waiting = self.graft.node, self.seen - {self.graft.node}
         while waiting:
             node = node.prev
             waiting.discard(node)
-            memory = set() if node in mine else writes_to(node)
+            memory = set() if node in inserted else writes_to(node)
             if memory is None or memory & read or any(mode in str(node.target) for mode in _MODES):
                 return False
         return True

@@ -181,8 +181,8 @@ def _is_free(node: fx.Node) -> bool:
 def _part(gm: fx.GraphModule, nodes: Sequence[fx.Node], outputs: Sequence[fx.Node], reasons: dict[fx.Node, str]) -> GraphPart:
     graph = fx.Graph()
     mapping: dict[fx.Node, fx.Node] = {}
-    mine = set(nodes)
-    read = {arg: None for node in nodes for arg in node.all_input_nodes if arg not in mine}
+    inside = set(nodes)
+    read = {arg: None for node in nodes for arg in node.all_input_nodes if arg not in inside}
     inputs = tuple(n for n in read if n.op != "get_attr")
     for n in inputs:
         mapping[n] = graph.placeholder(n.name)

@@ -119,14 +119,14 @@ def _outputs(kernel: CustomKernel, named: Mapping[str, Any], examples: Sequence[
         raise CompileError(
             f"kernel {kernel.name}: outputs gives {len(outputs)} tensors, {kernel.what} {len(examples)}", where=where
         )
-    for i, (mine, theirs) in enumerate(zip(outputs, examples, strict=True)):
+    for i, (output, example) in enumerate(zip(outputs, examples, strict=True)):
         for what, a, b in (
-            ("shape", tuple(mine.shape), tuple(theirs.shape)),
-            ("dtype", mine.dtype, theirs.dtype),
-            ("strides", Layout.of(mine.shape, mine.stride()), Layout.of(theirs.shape, theirs.stride())),
+            ("shape", tuple(output.shape), tuple(example.shape)),
+            ("dtype", output.dtype, example.dtype),
+            ("strides", Layout.of(output.shape, output.stride()), Layout.of(example.shape, example.stride())),
         ):
             if a != b:
-                mine_is, its = (t.stride() if what == "strides" else v for t, v in ((mine, a), (theirs, b)))
+                mine_is, its = (t.stride() if what == "strides" else v for t, v in ((output, a), (example, b)))
                 raise CompileError(
                     f"kernel {kernel.name}: output {i} has {what} {mine_is}, but {kernel.what} gives {its}", where=where
                 )

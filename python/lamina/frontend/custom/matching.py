@@ -99,5 +99,5 @@ class KernelMatcher:
     def _is_closed(self, bound: Found) -> bool:
         """Returns whether intermediate values of the occurrence have no users outside of it."""
         inner = {large for small, large in bound.items() if small.op == "call_function" and small not in self.results}
-        mine = {large for small, large in bound.items() if small.op == "call_function"}
-        return all(user in mine for node in inner for user in node.users)
+        matched = {large for small, large in bound.items() if small.op == "call_function"}
+        return all(user in matched for node in inner for user in node.users)

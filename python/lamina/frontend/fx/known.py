@@ -50,9 +50,9 @@ def _dependencies(node: fx.Node, graph: fx.Graph, before: fx.Node | None) -> lis
     grows = True
     while grows and writers:
         memory_of = {storage(v) for v in map(value, needed) if v is not None}
-        mine = [n for n, memory in writers if n not in needed and (memory is None or memory & memory_of)]
-        grows = bool(mine)
-        if not all(_collect(n, needed) for n in mine):
+        missing = [n for n, memory in writers if n not in needed and (memory is None or memory & memory_of)]
+        grows = bool(missing)
+        if not all(_collect(n, needed) for n in missing):
             return None
     return [n for n in graph.nodes if n in needed]
 

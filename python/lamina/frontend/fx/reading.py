@@ -116,15 +116,15 @@ def same_elements(node: object) -> fx.Node | None:
     """Returns the source that a node has the elements of, in the same order; shape, layout and float type may differ."""
     if not isinstance(node, fx.Node) or name(node) not in (*_SAME, *_RESHAPES) or is_in_place(node) or not node.args:
         return None
-    source, mine, other = node.args[0], value(node), value(node.args[0])
-    if not isinstance(source, fx.Node) or mine is None or other is None or mine.device != other.device:
+    source, result, other = node.args[0], value(node), value(node.args[0])
+    if not isinstance(source, fx.Node) or result is None or other is None or result.device != other.device:
         return None
-    cast = mine.dtype is not other.dtype
-    if cast and (name(node) in _RESHAPES or not (mine.dtype.is_floating_point and other.dtype.is_floating_point)):
+    cast = result.dtype is not other.dtype
+    if cast and (name(node) in _RESHAPES or not (result.dtype.is_floating_point and other.dtype.is_floating_point)):
         return None
-    if not has_exact_sizes(mine) or not has_exact_sizes(other):
+    if not has_exact_sizes(result) or not has_exact_sizes(other):
         return None
-    return source if prod(sizes(mine.shape)) == prod(sizes(other.shape)) else None
+    return source if prod(sizes(result.shape)) == prod(sizes(other.shape)) else None
 
 
 def without_dropout(node: fx.Node) -> fx.Node | None:
@@ -152,8 +152,15 @@ def scaled(node: fx.Node) -> tuple[fx.Node, float] | None:
     source, by = args["input"], number(args["other"])
     if by is None and kind == "mul":
         source, by = args["other"], number(args["input"])
-    mine, other = value(node), value(source)
-    if by is None or not isinstance(source, fx.Node) or mine is None or other is None or mine.dtype is not other.dtype or by == 0:
+    result, other = value(node), value(source)
+    if (
+        by is None
+        or not isinstance(source, fx.Node)
+        or result is None
+        or other is None
+        or result.dtype is not other.dtype
+        or by == 0
+    ):
         return None
     return source, by if kind == "mul" else 1 / by
 

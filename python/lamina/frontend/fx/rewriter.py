@@ -136,11 +136,11 @@ def takes_layout(node: fx.Node, new: Tensor, fake: FakeTensorMode, written: set[
         if current not in waiting:
             continue
         waiting.remove(current)
-        mine, recomputed = value(current), _tried(current, changed, fake)
-        if mine is None or recomputed is None or sizes(mine.shape) != sizes(recomputed.shape) or len(changed) > _FAR:
+        traced, recomputed = value(current), _tried(current, changed, fake)
+        if traced is None or recomputed is None or sizes(traced.shape) != sizes(recomputed.shape) or len(changed) > _FAR:
             return None
-        touched |= {storage(mine), storage(recomputed)}
-        if sizes(mine.stride()) != sizes(recomputed.stride()):
+        touched |= {storage(traced), storage(recomputed)}
+        if sizes(traced.stride()) != sizes(recomputed.stride()):
             changed[current] = recomputed
             waiting.update(users(current))
     return None if written is None or touched & written else changed

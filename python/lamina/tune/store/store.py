@@ -161,19 +161,19 @@ class Store:
         """Merges the answers of an export or of another store: those to new questions, pinned ones, newer ones. Returns how many it
         took and how many it left. Raises CompileError, naming the file, for anything else or another version."""
         try:
-            theirs = parse(file.read_text(), file)
+            imported = parse(file.read_text(), file)
         except (OSError, UnicodeDecodeError) as error:
             raise CompileError(f"cannot be read: {getattr(error, 'strerror', None) or error}", where=str(file)) from error
 
         def change(contents: _Contents) -> int:
             """Takes the better answers and returns their number."""
-            best = {r.key: merged(contents.records[r.key], r) if r.key in contents.records else r for r in theirs}
+            best = {r.key: merged(contents.records[r.key], r) if r.key in contents.records else r for r in imported}
             taken = sum(contents.records.get(key) != record for key, record in best.items())
             contents.records |= best
             return taken
 
         taken = self._must_update(change)
-        return taken, len(theirs) - taken
+        return taken, len(imported) - taken
 
     def _change(self, name: str, new: Callable[[Record], Record]) -> Record:
         def change(contents: _Contents) -> Record:
