@@ -130,7 +130,7 @@ def summary(findings: Sequence[Finding]) -> dict[str, float]:
     finite = [r for r in ratios if math.isfinite(r)]
     return {
         "graphs": len(ratios),
-        "geometric mean": math.exp(statistics.fmean(map(math.log, finite))) if finite else math.nan,
+        "geometric mean": statistics.geometric_mean(finite) if finite else math.nan,
         "above 1.05": sum(r > 1.05 for r in ratios) / max(1, len(ratios)),
         "above 1.15": sum(r > 1.15 for r in ratios),
         "above 1.05 ahead": sum(min(f.ratio, f.ahead) > 1.05 for f in findings),
@@ -146,7 +146,7 @@ def by_operation(findings: Sequence[Finding]) -> list[tuple[str, int, float, flo
         if f.measured and math.isfinite(f.ratio):
             for name in {_operation(node) for node in f.graph["nodes"]}:
                 ratios.setdefault(name, []).append(f.ratio)
-    rows = [(name, len(each), math.exp(statistics.fmean(map(math.log, each))), max(each)) for name, each in ratios.items()]
+    rows = [(name, len(each), statistics.geometric_mean(each), max(each)) for name, each in ratios.items()]
     return sorted(rows, key=lambda row: -row[2])
 
 
@@ -195,7 +195,7 @@ def compile_table(findings: Sequence[Finding]) -> str:
     pairs = [(f, f.graph_seconds["lamina"], f.graph_seconds["torch.compile"]) for f in findings if len(f.graph_seconds) > 1]
     if not pairs:
         return ""
-    mean = math.exp(statistics.fmean(math.log(lamina / inductor) for _, lamina, inductor in pairs))
+    mean = statistics.geometric_mean(lamina / inductor for _, lamina, inductor in pairs)
     rows = [(f.seed, f"{inductor:.2f}", f"{lamina:.2f}", f"{lamina / inductor:.2f}") for f, lamina, inductor in pairs]
     head = f"Cold compiles of {len(pairs)} graphs: geometric mean {mean:.2f} of torch.compile's.\n\n"
     return head + markdown_table(("seed", "torch.compile s", "Lamina s", "ratio"), rows)

@@ -76,7 +76,7 @@ def _change(call: Convolution, copied: bool) -> None:
     _set_strides(call, channels_last)
     if copied:
         for i, image in enumerate(call.images):
-            if not _is_served(image):
+            if not _needs_no_copy(image):
                 op.operands[i] = _copy(op, image)
     if call.is_gradient:  # cuDNN copies operands whose layout differs from the image's
         op.attributes["needs"] = ir.ArrayAttr.get([_strides(v, channels_last) for v in op.operands])
@@ -106,20 +106,20 @@ def _strides(value: ir.Value, layout: StridesOf) -> ir.Attribute:
     return sizes_attribute(layout(shape) if len(shape) == 4 else row_major(shape))
 
 
-def _is_served(value: ir.Value) -> bool:
+def _needs_no_copy(value: ir.Value) -> bool:
     """Returns whether a value needs no copy: Lamina's kernel produces it, in any layout, it is the result of a call, or it is an
     argument of @main, or a view of such a result, that is channels last."""
     views, source = through_views(value, WHOLE_VIEWS)
     if isinstance(source, ir.BlockArgument):
-        return _lies_well(source, memory_strides(source), views)
+        return _is_channels_last(source, memory_strides(source), views)
     if source.owner.name in CALLS:
         strides = ir.ArrayAttr(source.owner.attributes["strides"])[ir.OpResult(source).result_number]
         known = ir.DenseI64ArrayAttr(strides) if isinstance(strides, ir.DenseI64ArrayAttr) else None
-        return not views or _lies_well(source, known, views)
+        return not views or _is_channels_last(source, known, views)
     return not is_view(source.owner) and source.owner.name != "arith.constant"
 
 
-def _lies_well(source: ir.Value, strides: Sequence[int] | None, views: Sequence[ir.Operation]) -> bool:
+def _is_channels_last(source: ir.Value, strides: Sequence[int] | None, views: Sequence[ir.Operation]) -> bool:
     """Returns whether a value of these strides (row-major if None) is channels last through `views` (the last one first)."""
     shape = shape_of(source)
     layout = layout_through(views, Layout.of(shape, list(strides)) if strides is not None else Layout.row_major(shape))

@@ -10,6 +10,11 @@ from ...ir.dense_bytes import dense_bytes
 
 Array = np.ndarray
 
+
+class NotEvaluable(Exception):
+    """Raised for an op without a value on arrays: unknown, undefined, or reading uninitialized elements."""
+
+
 _DTYPES = {
     "f64": np.float64, "f32": np.float32, "f16": np.float16, "bf16": np.float32, "index": np.int64, "i1": np.bool_,
     "i8": np.int8, "i16": np.int16, "i32": np.int32, "i64": np.int64,

@@ -6,9 +6,8 @@ import numpy as np
 from torch_mlir import ir
 
 from ...ir.reading import ops_in, reduced_loops
-from .arrays import Array, array_of
+from .arrays import Array, NotEvaluable, array_of
 from .scalars import BINARY, OF_BOOLS, evaluate_scalar
-from .undefined import NotEvaluable
 
 Captured = Callable[[ir.Value], Array | None]
 

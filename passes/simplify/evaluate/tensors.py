@@ -6,10 +6,9 @@ import numpy as np
 from torch_mlir import ir
 
 from ...ir.reading import producer, terminator
-from .arrays import Array, array_of
+from .arrays import Array, NotEvaluable, array_of
 from .generics import evaluate_generic
 from .scalars import evaluate_scalar
-from .undefined import NotEvaluable
 
 Arrays = Sequence[Array | None]
 _DYNAMIC = -(2**63)

@@ -27,7 +27,12 @@ class PatternBinding:
 
 @dataclass(frozen=True)
 class Env:
-    """Bindings so far. vars: parameter -> Bound; loops: pattern loop -> loops of the program; size: of the reduction."""
+    """What the pattern stands for in the program, as far as it is matched.
+
+    vars   the bindings of its parameters, by position
+    loops  the program's loops for each of its loops
+    size   of the rows that it reduces
+    """
 
     vars: dict[int, PatternBinding] = field(default_factory=dict)
     loops: dict[int, Map] = field(default_factory=dict)
