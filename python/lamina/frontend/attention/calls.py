@@ -200,7 +200,7 @@ def _as_number(graft: Graft, mask: fx.Node, query: Tensor, gpu: bool) -> fx.Node
         return mask
     if given.dtype is not torch.bool:
         return graft.call(aten._to_copy.default, mask, dtype=query.dtype)
-    zero, hidden = (graft.call(aten.full.default, [], n, dtype=query.dtype, device=query.device) for n in (0.0, -torch.inf))
+    zero, hidden = (graft.number(n, query.dtype, query.device) for n in (0.0, -torch.inf))
     return graft.call(aten.where.self, mask, zero, hidden)
 
 

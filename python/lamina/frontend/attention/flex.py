@@ -173,7 +173,7 @@ class _FlexRewrite:
             dtype = val.dtype if val.dtype is query.dtype else like.dtype
             mask = added if val.dtype is dtype else self.graft.call(aten._to_copy.default, added, dtype=dtype)
             if seen is not None:
-                hidden = self.graft.call(aten.full.default, [], -math.inf, dtype=dtype, device=like.device)
+                hidden = self.graft.number(-math.inf, dtype, like.device)
                 mask = self.graft.call(aten.where.self, seen, as_four(self.graft, mask), hidden)
         if mask is None:
             return None
@@ -214,7 +214,7 @@ class _FlexRewrite:
         except NotLinear:
             return None
         if known_form(seen, self.gm, graft.node) != "nothing":
-            hidden = graft.call(aten.full.default, [], -math.inf, dtype=value(scores).dtype, device=like.device)  # type: ignore[union-attr]
+            hidden = graft.number(-math.inf, value(scores).dtype, like.device)  # type: ignore[union-attr]
             scores = graft.call(aten.where.self, seen, scores, hidden)
         lost = graft.call(aten.all.dim, graft.call(aten.eq.Scalar, scores, -math.inf), -1, True)
         finite = graft.call(aten.masked_fill.Scalar, scores, lost, 0.0)  # with finite gradients, which then are zero

@@ -207,7 +207,7 @@ class _Rewrite:
             return None
         if bias is None or bias.lost is None:
             return attention
-        nan, one = (self.graft.call(aten.full.default, [], n, dtype=q.dtype, device=q.device) for n in (torch.nan, 1.0))
+        nan, one = (self.graft.number(n, q.dtype, q.device) for n in (torch.nan, 1.0))
         factor = self.graft.call(aten.where.self, bias.lost, nan, one)
         return self.graft.call(aten.mul.Tensor, attention, factor)  # gradients become NaN too, wherever eager's are
 

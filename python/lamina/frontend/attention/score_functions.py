@@ -171,7 +171,7 @@ class _Inliner:
             return type(arg)(map(self._plain, arg))
         if not isinstance(arg, _Number):
             return arg
-        return self.graft.call(aten.full.default, [], arg.value, dtype=arg.dtype, device=self.like.device)
+        return self.graft.number(arg.value, arg.dtype, self.like.device)
 
     def _changed(self, node: fx.Node, args: Sequence[Any]) -> ChangedScores:
         """Returns the result of an op on scores."""

@@ -163,9 +163,9 @@ def emit_bias(
         if step.fill is None:
             whole = step.tensor if whole is None else graft.call(aten.add.Tensor, whole, step.tensor)
             continue
-        here = whole if whole is not None else _scalar(graft, 0.0, dtype, query.device)
+        here = whole if whole is not None else graft.number(0.0, dtype, query.device)
         lowest = torch.finfo(dtype).min if math.isfinite(step.fill) else -math.inf
-        fill = _scalar(graft, max(step.fill, lowest), dtype, query.device)
+        fill = graft.number(max(step.fill, lowest), dtype, query.device)
         whole = graft.call(aten.where.self, step.tensor, *((fill, here) if step.where else (here, fill)))
     assert whole is not None
     four_sizes = [1] * (len(scores) - len(shape(whole))) + [*shape(whole)]
@@ -186,10 +186,6 @@ def _dtype(steps: Sequence[Term], query: Tensor, gpu: bool) -> torch.dtype | Non
     dtype = next(iter(adds), query.dtype)
     is_wider = dtype is torch.float32 and query.dtype in (torch.float16, torch.bfloat16) and not gpu
     return dtype if dtype is query.dtype or is_wider else None
-
-
-def _scalar(graft: Graft, number: float, dtype: torch.dtype, device: torch.device) -> fx.Node:
-    return graft.call(aten.full.default, [], number, dtype=dtype, device=device)
 
 
 def _has_rows(steps: Sequence[Term], gm: fx.GraphModule, mask: Tensor | Shown | None) -> bool:

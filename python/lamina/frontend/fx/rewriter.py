@@ -35,6 +35,10 @@ class Graft:
     fake: FakeTensorMode
     calls: list[fx.Node] = field(default_factory=list)
 
+    def number(self, number: float, dtype: torch.dtype, device: torch.device) -> fx.Node:
+        """Inserts a tensor without dimensions."""
+        return self.call(aten.full.default, [], number, dtype=dtype, device=device)
+
     def call(self, target: Callable[..., Any], *args: Any, **kwargs: Any) -> fx.Node:
         """Inserts a call of an operator, which is valid in Dynamo's graphs too, and computes its fake value. Symbolic sizes among
         its arguments become nodes. Raises CompileError for a size that no tensor before the node has."""
@@ -85,6 +89,11 @@ def insert(before: fx.Node, value: Any, target: Any, *args: Any, like: fx.Node |
     new.args, new.kwargs = args, kwargs  # not at once: torch warns of sizes among them, which the import takes as they are
     new.meta = {key: entry for key, entry in (like or before).meta.items() if key != "tensor_meta"} | {"val": value}
     return new
+
+
+def insert_number(before: fx.Node, number: Any, like: Tensor) -> fx.Node:
+    """Inserts a tensor without dimensions, of the dtype and on the device of `like`, before a node of ATen's dialect."""
+    return insert(before, like.new_empty(()), aten.full.default, [], number, dtype=like.dtype, device=like.device)
 
 
 def replace(node: fx.Node, value: Any) -> None:

@@ -21,7 +21,7 @@ from torch import fx
 
 from ..decompositions.half import HALF, promoted_dtype, rounded_number
 from ..fx import support
-from ..fx.rewriter import insert, replace
+from ..fx.rewriter import insert, insert_number, replace
 
 aten = torch.ops.aten
 
@@ -107,9 +107,7 @@ def _find_extreme(node: fx.Node) -> None:
     """Finds a greatest or least byte as a signed one: with the first bit flipped, these have the order of those without a sign."""
     result, source = node.meta["val"], node.args[0]
     assert isinstance(source, fx.Node)
-    flip = insert(
-        node, result.new_empty((), dtype=torch.int8), aten.full.default, [], -0x80, dtype=torch.int8, device=result.device
-    )
+    flip = insert_number(node, -0x80, result.new_empty((), dtype=torch.int8))
 
     def flipped(x: fx.Node) -> fx.Node:
         """Flips the bits of uint8, so that signed integers compare as unsigned ones."""

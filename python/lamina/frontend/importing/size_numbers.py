@@ -11,7 +11,7 @@ from torch.utils._sympy import functions
 from lamina.core.errors import CompileError
 
 from ..fx.locations import where
-from ..fx.rewriter import insert
+from ..fx.rewriter import insert, insert_number
 from ..fx.sizes import SYMBOLIC
 
 aten = torch.ops.aten
@@ -112,8 +112,7 @@ def _as_tensor(before: fx.Node, expr: sympy.Expr, env: Any) -> fx.Node:
     if not expr.free_symbols or expr.is_integer:
         number = env.create_symintnode(expr, hint=None) if expr.free_symbols else (int if expr.is_integer else float)(expr)
         dtype = torch.int64 if expr.is_integer else torch.float64
-        value = before.meta["val"].new_empty([], dtype=dtype)
-        return insert(before, value, aten.full.default, [], number, dtype=dtype, device=value.device)
+        return insert_number(before, number, before.meta["val"].new_empty([], dtype=dtype))
     value = before.meta["val"].new_empty([], dtype=torch.bool if type(expr) in _COMPARISONS else torch.float64)
     parts = [_as_tensor(before, arg, env) for arg in expr.args]
     if isinstance(expr, functions.ToFloat):

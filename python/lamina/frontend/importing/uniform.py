@@ -17,7 +17,7 @@ from torch import Tensor, fx
 
 from lamina.core.walks import reachable
 
-from ..fx.rewriter import insert, replace
+from ..fx.rewriter import insert, insert_number, replace
 from ..fx.sizes import elements
 from ..fx.support import COMPUTED, has_effect
 
@@ -70,10 +70,7 @@ def _check_indices(node: fx.Node, number: float) -> None:
     positions = insert(node, row.view(view).expand(shape), aten.expand.default, positions, list(shape))
     chosen = insert(node, torch.empty_like(result, dtype=torch.int64), node.target, positions, *rest, **node.kwargs)
     is_below = insert(node, torch.empty_like(result, dtype=torch.bool), aten.lt.Scalar, chosen, 0)  # for no position
-    numbers = [
-        insert(node, result.new_empty(()), aten.full.default, [], n, dtype=result.dtype, device=result.device)
-        for n in (type(number)(not number), number)
-    ]
+    numbers = [insert_number(node, n, result) for n in (type(number)(not number), number)]
     replace(node, insert(node, result, aten.where.self, is_below, *numbers))
 
 

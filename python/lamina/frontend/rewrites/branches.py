@@ -21,7 +21,7 @@ from lamina.core.errors import CompileError
 
 from ..fx import support
 from ..fx.locations import origin_of, where
-from ..fx.rewriter import insert, replace
+from ..fx.rewriter import insert, insert_number, replace
 
 aten = torch.ops.aten
 _TORCH_COND: Any = importlib.import_module("torch._higher_order_ops.cond")  # the package has a function of that name
@@ -113,7 +113,7 @@ def _keep(node: fx.Node, position: int, predicate: fx.Node, is_true_branch: bool
         if not isinstance(index, fx.Node):
             return index
         value = index.meta["val"]
-        other = insert(node, value.new_empty(()), aten.full.default, [], harmless, dtype=value.dtype, device=value.device)
+        other = insert_number(node, harmless, value)
         pair = (index, other) if is_true_branch else (other, index)
         return insert(node, torch.empty_like(value), aten.where.self, predicate, *pair)
 

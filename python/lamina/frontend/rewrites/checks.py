@@ -14,7 +14,7 @@ from torch import Tensor, fx
 from ..decompositions.undecided import is_unbacked
 from ..fx import support
 from ..fx.ops.check_op import CHECK
-from ..fx.rewriter import insert
+from ..fx.rewriter import insert, insert_number
 from ..fx.sizes import elements
 
 aten = torch.ops.aten
@@ -40,8 +40,7 @@ def guard_divisions(graph: fx.Graph) -> None:
         if isinstance(size, Tensor):
             node.update_arg(1, _nonzero(node, divisor))
         elif is_unbacked(size):  # other symbolic sizes are never 0: torch compiles 0 and 1 separately
-            made = node.meta["val"]
-            number = insert(node, made.new_empty(()), aten.full.default, [], divisor, dtype=made.dtype, device=made.device)
+            number = insert_number(node, divisor, node.meta["val"])
             node.target = _OF_TENSORS.get(node.target, node.target)
             node.update_arg(1, _nonzero(node, number))
 
@@ -56,8 +55,7 @@ def _nonzero(before: fx.Node, divisor: fx.Node) -> fx.Node:
 
 def _where(before: fx.Node, test: fx.Node, x: fx.Node, otherwise: int) -> fx.Node:
     value = x.meta["val"]
-    number = insert(before, value.new_empty(()), aten.full.default, [], otherwise, dtype=value.dtype, device=value.device)
-    return insert(before, torch.empty_like(value), aten.where.self, test, x, number)
+    return insert(before, torch.empty_like(value), aten.where.self, test, x, insert_number(before, otherwise, value))
 
 
 def check_elements(graph: fx.Graph) -> None:
