@@ -86,11 +86,10 @@ Step = GroupStep | CallStep
 
 @dataclass
 class Model:
-    """The planned function: inputs and constants, steps in order, and what it returns; of that the numbers of what is complex."""
+    """The planned function: inputs, steps in order, and what it returns; of that the numbers of what is complex."""
 
     name: str
     inputs: list[Root]
-    constants: list[Root]
     steps: list[Step]
     returned: list[ValuePlace]
     complex: list[int] = field(default_factory=list)

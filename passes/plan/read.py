@@ -65,7 +65,7 @@ class _Reader:
         returned = self._returns(ops[-1], [attributes for _, attributes in results])
         name = name_of(self.main)
         complex_ones = [number for number, (_, attributes) in enumerate(results) if COMPLEX in attributes]
-        return Model(name, inputs, list(self.constants.values()), self.steps, returned, complex_ones)
+        return Model(name, inputs, self.steps, returned, complex_ones)
 
     def _attributes(self, name: str, count: int) -> list[dict[str, ir.Attribute]]:
         if name not in self.main.attributes:

@@ -8,6 +8,7 @@ from .base import TILE_SIDE, BlockConfig, power_of_two
 
 SHORT = 16  # elements of a row below which rows are walked together
 WARP = 32  # threads
+_CTA = 128  # threads of a CTA, at least: programs of fewer share one
 REGISTER_ELEMENTS = 32  # elements of a row in one thread's registers; more leave too few warps to hide memory latency
 SHARED_ELEMENTS = 24  # elements of a row of each of several inputs in one thread's registers, with two CTAs per SM
 MOST_THREADS = 512  # of one row; more would leave a thread fewer registers than a long row needs
@@ -70,6 +71,16 @@ class NvvmConfig(BlockConfig):
         return self.threads * self.vec * self.chunks * self.cluster
 
 
+def _packed(threads: int) -> int:
+    """Returns how many programs share a CTA of at least _CTA threads."""
+    return max(_CTA // threads, 1)
+
+
+def _packed_rows(threads: int) -> int:
+    """Returns how many programs of rows share a CTA: one where a program has more than a warp."""
+    return _packed(threads) if threads <= WARP else 1
+
+
 def pointwise(extent: int, vec: int, rows: int) -> NvvmConfig:
     """Returns the schedule of a pointwise kernel over `rows` rows of `extent` contiguous elements. Where rows would leave many
     threads idle (72 channels, channels last), programs are smaller; the programs of a CTA are adjacent in memory."""
@@ -78,7 +89,7 @@ def pointwise(extent: int, vec: int, rows: int) -> NvvmConfig:
     chunks = 2 if vec == 8 and extent * rows >= MANY_ELEMENTS and extent >= threads * vec * 2 else 1
     while chunks == 1 and threads > 1 and accesses < FILLED * round_up(accesses, threads):
         threads //= 2
-    return NvvmConfig(threads, vec, chunks, pack=max(128 // threads, 1))
+    return NvvmConfig(threads, vec, chunks, pack=_packed(threads))
 
 
 def of_part(config: NvvmConfig, part: int, parts: int) -> NvvmConfig | None:
@@ -92,7 +103,7 @@ def of_part(config: NvvmConfig, part: int, parts: int) -> NvvmConfig | None:
     if threads < least or part == 0 or part % (threads * config.vec):
         return None
     chunks = chunks if part % (threads * config.vec * chunks) == 0 else 1
-    return replace(config, threads=threads, chunks=chunks, pack=max(128 // threads, 1))
+    return replace(config, threads=threads, chunks=chunks, pack=_packed(threads))
 
 
 def leaves_threads_idle(extent: int, vec: int) -> bool:
@@ -135,7 +146,7 @@ def row_reduction(
         chunks = max(16 // vec, 1)  # does not fit in registers: the program loops over the row
         if (ctas := _sharing(extent, threads * vec * chunks, walking)) > 1:
             return NvvmConfig(threads, vec, chunks, cluster=ctas)
-    return NvvmConfig(threads, vec, chunks, pack=max(128 // threads, 1) if threads <= WARP else 1)
+    return NvvmConfig(threads, vec, chunks, pack=_packed_rows(threads))
 
 
 def row_walk(extent: int, vec: int, rows: int, sms: int, ctas: int) -> NvvmConfig:
@@ -148,7 +159,7 @@ def row_walk(extent: int, vec: int, rows: int, sms: int, ctas: int) -> NvvmConfi
     chunks = max(min(WALK_CHUNKS, -(-accesses // threads)), 1)
     if (shared := _sharing(extent, threads * vec * chunks, ctas)) > 1:
         return NvvmConfig(threads, vec, chunks, cluster=shared)
-    return NvvmConfig(threads, vec, chunks, pack=max(128 // threads, 1) if threads <= WARP else 1)
+    return NvvmConfig(threads, vec, chunks, pack=_packed_rows(threads))
 
 
 def _of_short_row(accesses: int, enough: int) -> int:
@@ -177,7 +188,7 @@ def row_sort(extent: int, vec: int, rows: int, sms: int) -> NvvmConfig:
     threads = max(lanes // max(SORT_ELEMENTS, vec), 1)
     while rows <= rows_that_fill(2 * threads, sms) and threads * max(vec, 2) < min(lanes, WARP * SORT_ELEMENTS):
         threads *= 2
-    return NvvmConfig(threads, vec, lanes // (threads * vec), pack=max(128 // threads, 1) if threads <= WARP else 1)
+    return NvvmConfig(threads, vec, lanes // (threads * vec), pack=_packed_rows(threads))
 
 
 def rows_that_fill(threads: int, sms: int) -> int:
@@ -210,7 +221,7 @@ def column_reduction(extent: int, vec: int, reduced: int, rows: int, sms: int) -
     while threads > least and narrower(threads):
         threads //= 2
     teams = min(COLUMN_THREADS // threads, power_of_two(max(reduced // COLUMN_ROWS, 1)))
-    pack = max(128 // threads, 1) if teams == 1 else 1  # an SM holds too few CTAs of a warp to be full
+    pack = _packed(threads) if teams == 1 else 1  # an SM holds too few CTAs of a warp to be full
     return NvvmConfig(threads, vec, 1, pack=pack, teams=teams, resident=COLUMN_CTAS)
 
 
