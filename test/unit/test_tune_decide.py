@@ -315,7 +315,8 @@ class Sum:
         return [torch.cat([piece.sum(1) for piece in self.x.split(self.step)])]
 
 
-def test_a_choice_on_the_cpu(store: Store) -> None:
+def test_a_choice_on_the_cpu(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lamina.tune.decide.BUDGET_SECONDS", 0.1)
     x, question = torch.randn(128, 64), Question("sum", "aten.sum 128x64", ("1", "128"))
-    answer = decide(question, HERE, store, "full", lambda name: Sum(x, int(name)), clock=CpuClock(), budget=0.1)
+    answer = decide(question, HERE, store, "full", lambda name: Sum(x, int(name)), clock=CpuClock())
     assert answer.winner == "128" and not answer.dropped

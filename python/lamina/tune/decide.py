@@ -24,7 +24,6 @@ def decide(
     make: Make,
     *,
     clock: Clock,
-    budget: float = BUDGET_SECONDS,
     again: bool = False,
     watch: Watch = lambda stage, share: None,
 ) -> Answer:
@@ -41,7 +40,6 @@ def decide(
     tried again.
 
     make    creates a candidate by its name, on a thread of its own
-    budget  seconds of timing
     again   measures even if the store has an answer
     watch   is called with the progress
 
@@ -59,7 +57,7 @@ def decide(
         raise CompileError("the device takes no more work from this process", remedy="start the program again")
     trial = Trial(dropped=dict(known.dropped))
     try:
-        _measure(question, trial, make, lambda name: store.trying(question.key, identity, name), clock, policy, budget, watch)
+        _measure(question, trial, make, lambda name: store.trying(question.key, identity, name), clock, policy, watch)
     except DeviceLost as lost:
         trial.dropped[lost.candidate] = f"cost the device: {lost.reason}"
         store.put(question, identity, _without_dropped(question, known, trial))
@@ -83,9 +81,7 @@ def _is_open(question: Question, known: Answer, chosen: str, policy: Tune) -> bo
     return not chosen or (policy == "full" and not tried.issuperset(question.candidates))
 
 
-def _measure(
-    question: Question, trial: Trial, make: Make, mark: Marking, clock: Clock, policy: Tune, budget: float, watch: Watch
-) -> None:
+def _measure(question: Question, trial: Trial, make: Make, mark: Marking, clock: Clock, policy: Tune, watch: Watch) -> None:
     """Measures the candidates that were not dropped before: all of them or, with "quick", three at a time until one works."""
     names = [name for name in question.candidates if name not in trial.dropped]
     count = _QUICK if policy == "quick" else len(names)
@@ -94,7 +90,7 @@ def _measure(
         if question.reference in names:
             batch.append(question.reference)
             names.remove(question.reference)
-        attempt(trial, batch, question.reference, make, mark, clock, budget=budget, watch=watch)
+        attempt(trial, batch, question.reference, make, mark, clock, budget=BUDGET_SECONDS, watch=watch)
 
 
 def _chosen(question: Question, known: Answer) -> str:
