@@ -8,18 +8,20 @@ from typing import ClassVar
 
 from torch_mlir import ir
 
+from lamina.core.sizes import is_symbolic
+
 from ...infra.base import Pass
 from ...ir.affine import row_major
 from ...ir.extern_calls import declared_strides
-from ...ir.generics import sums_of_products
+from ...ir.generics import copied, sums_of_products
 from ...ir.reading import Untraceable, shape_of
 from ...ir.reshapes import collapse
 from ...space.contraction import Unfit
 from ...space.planes.convolution import PLANES, PlaneWindow, planes_of
-from ..surroundings import ValueMap, calls, copy_body, group_before, only_reader, replace_by, space_of
+from ..surroundings import ValueMap, calls, copy_body, group_before, only_reader, replace_by, space_of, strides_of
 from .calls import Convolution
 from .depthwise_gradients import DepthwiseGradients
-from .depthwise_signals import as_image
+from .one_row import call_with_row
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,7 @@ class Depthwise(Pass):
 
     def run(self, module: ir.Module) -> None:
         """Rewrites the calls."""
-        for op in map(as_image, calls(module, symbolic=True)):
+        for op in map(_as_image, calls(module, symbolic=True)):
             if (call := _PlaneConvolution.read(op)) is not None:
                 _replace(call)
             elif (gradients := DepthwiseGradients.read(op)) is not None:
@@ -96,3 +98,30 @@ def _fits(group: ir.Operation) -> bool:
     except (Unfit, Untraceable):
         return False
     return True
+
+
+class _Signals(Convolution):
+    """A 1-D depthwise convolution of f32, or its gradients, with row-major results of known sizes, except for the batch."""
+
+    rank: ClassVar[int] = 3
+
+    @property
+    def suits(self) -> bool:
+        """Whether Lamina's kernels can compute it as one of images."""
+        known = self.has_depthwise_window and not is_symbolic(shape_of(self.image)[1:])
+        return known and not self.transposed and self.element_types == {"f32"} and self.is_channels_first
+
+
+def _as_image(op: ir.Operation) -> ir.Operation:
+    """Replaces a call that Lamina's kernels can compute as one of images; returns any other call as it is. Signals whose columns
+    are not neighbors in memory are copied: these kernels, and oneDNN's, read rows."""
+    if _Signals.read(op) is None:
+        return op
+    for i, v in enumerate(op.operands):
+        if len(shape_of(v)) == 3 and strides_of(v)[-1] != 1:
+            op.operands[i] = _row_major(op, v)
+    return call_with_row(op)
+
+
+def _row_major(op: ir.Operation, v: ir.Value) -> ir.Value:
+    return group_before(op, [op], {v: v}, [v.type], lambda values: [copied(values[v])], "copy").results[0]
