@@ -35,7 +35,7 @@ class ProductForm:
 
 @dataclass(frozen=True)
 class SumForm:
-    """constant + sum(sign * term); `composed_of` as in Product."""
+    """constant + sum(sign * term); `composed_of` as in ProductForm."""
 
     constant: float
     terms: tuple[tuple[ScalarRef, float], ...]

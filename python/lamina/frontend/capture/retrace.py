@@ -46,7 +46,7 @@ def decomposed(gm: fx.GraphModule, decompositions: Table | None = None) -> fx.Gr
     Returns None if it is more than a function of tensors of fixed shapes: if it changes its arguments in place, has branches
     or checks. The new nodes keep the lines and modules of the nodes that they came from.
     """
-    fake = torch._guards.detect_fake_mode([node.meta.get("val") for node in gm.graph.nodes if node.op == "placeholder"])
+    fake = torch._guards.detect_fake_mode([node.meta.get("val") for node in gm.graph.find_nodes(op="placeholder")])
     if fake is None or not all(map(_is_plain, gm.graph.nodes)):
         return None
     same = same_tensors(gm.graph)

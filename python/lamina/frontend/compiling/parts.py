@@ -53,7 +53,7 @@ class Parts:
 
     def __init__(self, gm: fx.GraphModule, parts: Sequence[GraphPart], runs: Sequence[Run]) -> None:
         self._boxed_call = True
-        arguments = [n for n in gm.graph.nodes if n.op == "placeholder"]
+        arguments = gm.graph.find_nodes(op="placeholder")
         slots = {n: i for i, n in enumerate(arguments)}
         for part in parts:
             for n in part.outputs:

@@ -240,7 +240,7 @@ def _each_argument_once(graph: fx.Graph, args: Sequence[Any]) -> list[int] | Non
     distinct = [i for i, arg in enumerate(args) if first.get(id(arg), i) == i]
     if len(distinct) == len(args):
         return None
-    nodes = [node for node in graph.nodes if node.op == "placeholder"]
+    nodes = graph.find_nodes(op="placeholder")
     for i in set(range(len(args))).difference(distinct):
         nodes[i].replace_all_uses_with(nodes[first[id(args[i])]])
         graph.erase_node(nodes[i])
@@ -271,7 +271,7 @@ def _writes_to_arguments(graph: fx.Graph) -> bool:
     written = [writes_to(node) for node in graph.nodes]
     if any(memory is None for memory in written) or any(map(updates_statistics, graph.nodes)):
         return True
-    arguments = [node.meta["val"] for node in graph.nodes if node.op == "placeholder"]
+    arguments = [node.meta["val"] for node in graph.find_nodes(op="placeholder")]
     argument_memory = {storage(value) for value in arguments if isinstance(value, Tensor)}
     return any(memory & argument_memory for memory in written if memory)
 

@@ -37,7 +37,7 @@ def annotate(
     graph.shares   on a result: it may lie in the memory of an earlier result, as `shares` says by number
     graph.updates  on a result: it is the new value of an argument, as `updates` says by number, and may be written over it
     """
-    arguments = [node.meta["val"] for node in gm.graph.nodes if node.op == "placeholder"]
+    arguments = [node.meta["val"] for node in gm.graph.find_nodes(op="placeholder")]
     returned = next(node for node in gm.graph.nodes if node.op == "output").args[0]
     results = [node.meta["val"] for node in returned]
     main = next(op for op in module.body.operations if name_of(op) == "main")

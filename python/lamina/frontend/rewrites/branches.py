@@ -79,7 +79,7 @@ def _copy(
 ) -> list[Any]:
     """Copies the nodes of one branch before the cond and returns the branch's results."""
     inner = attrgetter(str(branch.target))(gm)
-    placeholders = [n for n in inner.graph.nodes if n.op == "placeholder"]
+    placeholders = inner.graph.find_nodes(op="placeholder")
     mapping: dict[fx.Node, Any] = dict(zip(placeholders, operands, strict=True))
     for node in inner.graph.nodes:
         if node.op == "placeholder":

@@ -56,7 +56,7 @@ def place_numbers(graph: fx.Graph) -> None:
 
 def floats(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> list[int]:
     """Returns the positions of the arguments that stand for Python floats."""
-    placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]
+    placeholders = gm.graph.find_nodes(op="placeholder")
     return [i for i, (n, value) in enumerate(zip(placeholders, example_inputs, strict=True)) if _is_float(n, value)]
 
 
