@@ -4,7 +4,7 @@
 become `Reduce`. Block arguments and values that `is_memory` accepts become loads from memory.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from torch_mlir import ir
@@ -34,8 +34,14 @@ from ..ir.sizes import SIZE, read_size
 from ..ir.views import reshaped_memory
 from . import moves as trace_moves
 from .deep_memo import DeepMemo
+from .digits import Digits, Undivided
 
 Columns = Callable[[Generic], tuple[Index, tuple[Axis, ...]]]
+_BY_DIMENSION = (
+    "linalg.generic", "linalg.transpose", "linalg.broadcast", "linalg.fill", "tensor.expand_shape", "tensor.collapse_shape",
+    "tensor.cast", "tensor.extract_slice", "tensor.splat", "tensor.from_elements", "tensor.empty", "arith.constant",
+)  # fmt: skip
+"""Ops whose operands are read at indices of their own dimensions alone, so that digits of an index may be joined again there."""
 _EQUALITY = (1, 6, 8, 13)  # predicates of cmpf: equal or not, ordered or unordered
 
 
@@ -64,6 +70,7 @@ class Tracer:
         self.is_memory, self.strides_of, self.columns = is_memory, strides_of, columns or self._fresh_columns
         self.generics = {} if generics is None else generics
         self._memo: DeepMemo[Expr] = DeepMemo()
+        self._digits = Digits(self.make)
         self._axes: dict[ir.Operation, tuple[Index, tuple[Axis, ...]]] = {}
 
     def _fresh_columns(self, g: Generic) -> tuple[Index, tuple[Axis, ...]]:
@@ -101,7 +108,8 @@ class Tracer:
         memory = (value, self.strides_of(value)) if in_memory else reshaped_memory(value, self._in_memory, self.strides_of)
         if memory is not None:
             source, strides = memory
-            at = offset(index, strides)
+            at = self._digits.joined(offset(index, strides))
+            self._refuse_digits((at, *(b.index for b in guard)))
             checked = any(b.message for b in guard)  # the user's index is checked only where all other bounds hold
             needed = tuple(b for b in guard if not b.always and (checked or _concerns(b, at)))
             return self.make.load(source, at, needed, compute_type(element_type(value)))
@@ -123,20 +131,21 @@ class Tracer:
 
     def _unflatten(self, index: Affine, shape: tuple[int, ...]) -> Index:
         """Returns the index in a shape of a row-major position, by run-time divisions if it is not affine."""
+        index = self._digits.joined(index)
         try:
             return unflatten(index, shape)
         except NotAffine:
-            if not self.divide:
-                raise
-        out, rest = [], self.make.position(index, "index")
-        for n in reversed(shape[1:]):
-            size = self.make.const(n, "index")
-            out.append(Affine.of(self.make.apply("arith.remui", (rest, size), None, "index")))
-            rest = self.make.apply("arith.divui", (rest, size), None, "index")
-        return (Affine.of(rest), *reversed(out))
+            return self._digits.of(index, shape)
+
+    def _refuse_digits(self, index: Iterable[Affine]) -> None:
+        """Raises Undivided for indices that would have to be divided at run time, unless they may be."""
+        if not self.divide and any(map(self._digits.among, index)):
+            raise Undivided
 
     def _element(self, op: ir.Operation, value: ir.Value, index: Index, guard: Guard) -> Expr:
         """Returns element `index` of a value as an expression. Raises Untraceable for ops whose results have to be in memory."""
+        if op.name not in _BY_DIMENSION:
+            self._refuse_digits(index)
         match op.name:
             case "linalg.generic":
                 return self._generic_element(self.generic(op), ir.OpResult(value).result_number, index, guard)
@@ -150,7 +159,10 @@ class Tracer:
                     source += self._unflatten(at, tuple(shape[d.value] for d in dims))
                 if not index:
                     source = [Affine()] * len(shape)
-                return self.element(op.operands[0], tuple(source), guard)
+                try:
+                    return self.element(op.operands[0], tuple(source), guard)
+                except Undivided:
+                    raise NotAffine from None
             case "tensor.insert_slice":
                 return trace_moves.trace_insert_slice(self, op, index, guard)
             case "graph.scan" | "graph.sort":
@@ -221,6 +233,7 @@ class Tracer:
         if op.name == SIZE:
             return self.make.const(read_size(op.attributes["size"]), "index")
         if op.name == "linalg.index":
+            self._refuse_digits(loops)
             return self.make.position(loops[ir.IntegerAttr(op.attributes["dim"]).value], "index")
         if op.name == "tensor.extract":
             return self._extracted(op, body, loops, guard, g)

@@ -268,6 +268,38 @@ func.func private @window(%x: memref<1001xf32>, %o: memref<1001xf32>) attributes
 
 // -----
 
+// Where several accesses may end past memory, one branch decides on all, so that the loads do not wait for each other.
+// CHECK-LABEL: gpu.func @windows
+// CHECK: arith.andi
+// CHECK: scf.if
+// CHECK-COUNT-3: vector.load %arg0
+// CHECK: else
+// CHECK: scf.if
+// CHECK: vector.load %arg0
+// CHECK: else
+// CHECK-COUNT-4: memref.load %arg0
+// CHECK: scf.if
+// CHECK: vector.load %arg0
+// CHECK: else
+// CHECK-COUNT-4: memref.load %arg0
+func.func private @windows(%x: memref<1001xf32>, %o: memref<1001xf32>) attributes {tile.grid = 3 : i64, tile.threads = 32 : i64, tile.vec = 4 : i64, tile.chunks = 3 : i64, tile.pack = 1 : i64, tile.teams = 1 : i64, tile.cluster = 1 : i64, tile.align = array<i64: 16, 16>} {
+  %p = "tile.program_id"() : () -> index
+  %c4 = arith.constant 4 : index
+  %n = arith.constant 333 : index
+  %zero = arith.constant 0.0 : f32
+  %start = arith.muli %p, %n : index
+  %low = arith.remui %start, %c4 : index
+  %high = arith.addi %low, %n : index
+  %whole = arith.divui %start, %c4 : index
+  %first = arith.muli %whole, %c4 : index
+  %mask = "tile.window"(%low, %high) {max_low = 3 : i64, min_high = 100 : i64} : (index, index) -> vector<384xi1>
+  %a = vector.transfer_read %x[%first], %zero, %mask {in_bounds = [true]} : memref<1001xf32>, vector<384xf32>
+  vector.transfer_write %a, %o[%first], %mask {in_bounds = [true]} : vector<384xf32>, memref<1001xf32>
+  return
+}
+
+// -----
+
 // Prefixes: of a thread's elements, of the warp's lanes by halves, and of two warps through shared memory.
 // CHECK-LABEL: gpu.func @scan
 // CHECK-SAME: workgroup(%{{.*}} : memref<2xi32, #gpu.address_space<workgroup>>)

@@ -11,13 +11,13 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith, memref, vector
 from torch_mlir.dialects.arith import AtomicRMWKind
 
-from lamina.core.sizes import SizeLike, at_most, below
-from lamina.core.sizes import divisor as known_divisor
+from lamina.core.sizes import SizeLike, at_most
 
 from ...ir.reading import element_of
 from ...ir.sizes import i64
-from .threads import IndexBuilder, Shape, emit_if, emit_if_else
+from .threads import IndexBuilder, Shape, emit_if
 from .values import PartialMask, Spread, WholeMask, WindowMask, as_spread, elements, vector_of, vector_type
+from .windows import CutLoads
 
 WIDEST = 16  # bytes of one access
 ATOMIC = {
@@ -108,14 +108,13 @@ class ThreadMemory:
         """Loads the accesses of `source` at `starts`, which are multiples of `divisor` or of an access. padded: masked lanes must
         read `pad`; otherwise they are never looked at."""
         if isinstance(mask, WindowMask):
-            cuts = zip(starts, mask.parts, strict=True)
-            read = [self._read_cut(source, start, divisor, cut, pad) for start, cut in cuts]
+            read = CutLoads(self, source, divisor, pad).read(starts, mask.parts)
             return Spread(tuple(_padded(part, cut, pad) if padded else part for part, cut in zip(read, mask.parts, strict=True)))
-        if isinstance(mask, WholeMask) and not at_most(self.shape.vec, self._span(source)):
+        if isinstance(mask, WholeMask) and not at_most(self.shape.vec, self.span(source)):
             mask = as_spread(mask, self.shape.vec)
         if isinstance(mask, Spread):
             wanted = zip(starts, mask.parts, strict=True)
-            return Spread(tuple(self._single_loads(source, start, lanes, pad) for start, lanes in wanted))
+            return Spread(tuple(self.single_loads(source, start, lanes, pad) for start, lanes in wanted))
         inside = mask.inside if mask else (None,) * self.shape.chunks
         parts = []
         for start, predicate in zip(starts, inside, strict=True):
@@ -127,39 +126,14 @@ class ThreadMemory:
             parts.append(part)
         return Spread(tuple(parts))
 
-    def _read_cut(self, source: ir.Value, start: ir.Value, divisor: int, cut: PartialMask | None, pad: ir.Value) -> ir.Value:
-        """Loads an access that starts before a row or ends after it, where it reads the neighboring row, or no memory at all."""
-        count, type_ = self.shape.vec, ir.MemRefType(source.type)
-        if cut is None:
-            return self.load(source, start, count, divisor)
-        item = type_.element_type.width // 8
-        if self._step(source, count, divisor) * item < min(WIDEST, count * item):
-            return self._single_loads(source, start, cut.lanes, pad)
-        size = self._span(source)
-        if below(size, count):
-            return self._single_loads(source, start, cut.lanes, pad)
-        if cut.inside is not None:
-            start = arith.select(cut.inside, start, self.index_ops.number(0))
-        if divisor % count == 0 and (cut.inside is None or known_divisor(size) % count == 0):
-            return self.load(source, start, count, divisor)
-        # Unsigned, so that what starts before the memory is not within it either.
-        within = self._starts_whole(source, start, count)
-        (part,) = emit_if_else(
-            within,
-            [vector_type(count, type_.element_type)],
-            lambda: [self.load(source, start, count, divisor)],
-            lambda: [self._single_loads(source, start, cut.lanes, pad)],
-        )
-        return part
-
-    def _span(self, source: ir.Value) -> SizeLike:
+    def span(self, source: ir.Value) -> SizeLike:
         """Returns the elements of a memref."""
         return self.spans[source][0] if source in self.spans else int(ir.MemRefType(source.type).shape[0])
 
-    def _starts_whole(self, source: ir.Value, start: ir.Value, count: int) -> ir.Value:
+    def starts_whole(self, source: ir.Value, start: ir.Value, count: int) -> ir.Value:
         """Emits whether memory holds `count` elements from `start` on; a start before the memory is a large number."""
         if source not in self.spans:
-            return arith.cmpi(arith.CmpIPredicate.ule, start, self.index_ops.number(self._span(source) - count))
+            return arith.cmpi(arith.CmpIPredicate.ule, start, self.index_ops.number(self.span(source) - count))
         size, length = self.spans[source]
         last = arith.subi(length, self.index_ops.number(count))
         fits = arith.cmpi(arith.CmpIPredicate.ule, start, last)
@@ -167,7 +141,7 @@ class ThreadMemory:
             fits if at_most(count, size) else arith.andi(fits, arith.cmpi(arith.CmpIPredicate.sge, last, self.index_ops.number(0)))
         )
 
-    def _single_loads(self, source: ir.Value, start: ir.Value, lanes: ir.Value, pad: ir.Value) -> ir.Value:
+    def single_loads(self, source: ir.Value, start: ir.Value, lanes: ir.Value, pad: ir.Value) -> ir.Value:
         """Loads the elements from `start` on one by one; `pad` where `lanes` is false."""
         wanted = enumerate(elements(lanes))
         return vector_of([self._element(source, self.index_ops.add(start, i), lane, pad) for i, lane in wanted])
@@ -209,7 +183,7 @@ class ThreadMemory:
     def load(self, source: ir.Value, start: ir.Value, count: int, divisor: int) -> ir.Value:
         """Loads `count` elements from `start` on, which is a multiple of `divisor` or of `count`."""
         stored = ir.MemRefType(source.type).element_type
-        step = self._step(source, count, divisor)
+        step = self.step(source, count, divisor)
         if step == 1:
             return vector_of([memref.load(source, [self.index_ops.add(start, i)]) for i in range(count)])
         pieces = [
@@ -251,7 +225,7 @@ class ThreadMemory:
     def store(self, part: ir.Value, target: ir.Value, start: ir.Value, divisor: int, how: Stores = PLAIN) -> None:
         """Stores one access, in pieces as wide as alignment allows."""
         count, stored = self.shape.vec, element_of(part.type)
-        step = self._step(target, count, divisor)
+        step = self.step(target, count, divisor)
         for i in range(0, count, step):
             piece_start = self.index_ops.add(start, i)
             if step == 1:
@@ -272,7 +246,12 @@ class ThreadMemory:
             return
         emit_if(both[0] if len(both) == 1 else arith.andi(both[0], both[1]), make)
 
-    def _step(self, buffer: ir.Value, count: int, divisor: int) -> int:
+    def is_widest(self, buffer: ir.Value, divisor: int) -> bool:
+        """Returns whether alignment lets accesses be as wide as there are elements for."""
+        item = max(ir.MemRefType(buffer.type).element_type.width // 8, 1)
+        return self.step(buffer, self.shape.vec, divisor) >= min(self.shape.vec, WIDEST // item)
+
+    def step(self, buffer: ir.Value, count: int, divisor: int) -> int:
         """Returns the elements of the widest aligned access."""
         item = max(ir.MemRefType(buffer.type).element_type.width // 8, 1)
         step = count
