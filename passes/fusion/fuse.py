@@ -23,11 +23,11 @@ from ..ir.rewriting import copy_ops, function_bodies
 from ..space.space import find_space
 from ..trace.gathered import copy_gathered
 from ..trace.grouping import Group
-from ..trace.pooled_images import store_pooled
 from .consistent import CONSISTENT, ops_before_comparisons
 from .group_names import GroupNames
 from .group_order import in_order
 from .groups import Limits, find_groups
+from .pooled_images import store_pooled
 from .split_bias import split_bias
 
 _NOTHING = ("arith.constant", "tensor.empty", "linalg.fill")  # ops that compute nothing, so they are left out of a group's location

@@ -10,8 +10,8 @@ from lamina.core.walks import reachable
 
 from ..ir.extern_calls import is_external, memory_strides
 from ..ir.reading import ops_in, producer, shape_of
-from .gathered import copy_of, replace_source
-from .orders import Read, behind_views, behind_widening, innermost_of, map_of, strides_through_views, wanted_images
+from ..trace.gathered import copy_of, replace_source
+from ..trace.orders import Read, behind_views, behind_widening, innermost_of, map_of, strides_through_views, wanted_images
 
 
 def store_pooled(block: ir.Block, read: Read) -> dict[ir.Value, int]:
