@@ -38,7 +38,7 @@ func.func private @largest(%x: tensor<?x?x256xf32, ["s0~300", "s1~700", 256]>) -
 // Threads of a kernel of many elements have two accesses each.
 // CHECK: "plan.launch"({{.*}}) {kernel = @exponential_to_1365_rows, {{.*}}when = {{\[\[}}"s0~5", 1365]]}
 // CHECK-NEXT: "plan.launch"({{.*}}) {kernel = @exponential, {{.*}}when = []}
-// CHECK: func.func private @exponential({{.*}}graph.later, graph.symbols = {{\[\[}}"s0", "s0~1366>=1366"]]
+// CHECK: func.func private @exponential({{.*}}graph.later, graph.symbols = {{\[\[}}"s0", "s0~1366"]]
 // TILE: func.func private @exponential_to_1365_rows(
 // TILE-SAME: tile.chunks = 1 : i64
 // TILE: func.func private @exponential(

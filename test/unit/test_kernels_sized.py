@@ -13,6 +13,8 @@ from lamina.core.binding import bind
 from lamina.core.options import Options
 from lamina.core.program import Launch
 from lamina.frontend.compiling import stages
+from lamina.frontend.compiling.worker import WORKER
+from lamina.schedules import nvvm
 from lamina.targets.nvvm.backend import NvvmBackend
 
 __all__ = ["launches"]
@@ -78,6 +80,22 @@ def test_rows_left_over_by_turns_of_a_scan(launches: list[Launch]) -> None:
     for rows in (64, *range(2, 50)):
         x, y = torch.randn(rows, 5), torch.randn(rows, 5).bfloat16()
         assert (run(x, y) - sums(x.double(), y.double())).abs().max() <= 1e-5, rows
+
+
+@pytest.mark.filterwarnings("error")
+def test_fewer_rows_than_a_kernel_is_made_for(launches: list[Launch], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel of many rows serves the first calls with few ones, too."""
+    monkeypatch.setattr(nvvm, "MANY_ELEMENTS", 1 << 15)
+    monkeypatch.setattr(WORKER, "add", lambda *_: None)  # no other kernel is ever compiled
+
+    def shifted(x: Tensor) -> Tensor:
+        return (x - x[..., :1]) * 2
+
+    run = compiled(shifted)
+    for sizes in ((5, 4), (2, 3), (3, 2), (7, 5)):
+        x = torch.randn(*sizes, 2051).bfloat16()
+        torch._dynamo.mark_static(x, 2)
+        assert ((run(x) - shifted(x.double())).abs() <= 2**-7 * shifted(x.double()).abs() + 1e-6).all()
 
 
 def test_larger_tensors_than_32_bits_count(launches: list[Launch], monkeypatch: pytest.MonkeyPatch) -> None:

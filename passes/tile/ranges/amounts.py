@@ -14,6 +14,7 @@ from ...ir.affine import Axis
 from ...ir.reading import Untraceable
 from ...space.forms import form_of
 from ...space.scans import has_scans, has_sorts
+from ...space.vector_width import SHIFTED
 from ..kernel import Kernel
 from .joins import may_be_joined
 from .linear_length import LinearLength
@@ -60,23 +61,25 @@ def _of_elements(vector: Axis, rows: Size, kernel: Kernel) -> list[SizeRange]:
     if nvvm.pointwise(extent, access, enough - 1) == nvvm.pointwise(extent, access, enough):
         return []
     length = LinearLength.of(rows)
-    many = length.within(enough - 1, None, 1, enough) if length is not None else None
+    many = length.within(0, None, 1, enough) if length is not None else None  # it serves few rows until their kernel is there
     if length is None or many is None:
         return [_from(rows, enough), SizeRange()]
     return [SizeRange(f"to_{enough - 1}_rows", ((rows, enough - 1),)), SizeRange("", (), *length.replaced(many))]
 
 
 def _of_short_rows(vector: Axis, rows: Size, kernel: Kernel, device: Gpu) -> list[SizeRange]:
-    """Returns the ranges of a kernel that reduces along rows of a known length: few rows have more threads each."""
+    """Returns the ranges of a kernel that reduces along rows of a known length: few rows have more threads each, and those that
+    start in the middle of an access need no checks of the memory's end where this is the end of one."""
 
     def schedules(count: int) -> tuple[nvvm.NvvmConfig, nvvm.NvvmConfig]:
         """Returns the schedules of so many rows: in registers, and of a single pass."""
         extent, access, sms = int(vector.extent), whole_access(kernel), device.sm_count
         return nvvm.row_reduction(extent, access, count, 1, sms, 1), nvvm.row_walk(extent, access, count, sms, 1)
 
-    many = schedules(nvvm.BUSY * device.sm_count)
+    many, access = schedules(nvvm.BUSY * device.sm_count), whole_access(kernel)
     ends = [each * device.sm_count for each in _ROWS_OF_SM]
-    return _of_rows(rows, [most for most in ends if schedules(most) != many])
+    step = access // math.gcd(int(vector.extent), access) if vector.extent >= SHIFTED else 1
+    return _of_rows(rows, [most for most in ends if schedules(most) != many], step)
 
 
 def _of_sums(vector: Axis, rows: Size, kernel: Kernel, device: Gpu) -> list[SizeRange]:
@@ -89,14 +92,23 @@ def _of_sums(vector: Axis, rows: Size, kernel: Kernel, device: Gpu) -> list[Size
     return _of_rows(rows, [min(_FEW, enough - 1), enough - 1])
 
 
-def _of_rows(rows: Size, ends: Sequence[int]) -> list[SizeRange]:
-    """Returns the ranges of up to so many rows, of which schedules know that there are not more, and the one of any number."""
+def _of_rows(rows: Size, ends: Sequence[int], step: int = 1) -> list[SizeRange]:
+    """Returns the ranges of up to so many rows, of which schedules know that there are not more, and the one of any number; each
+    first for multiples of `step`."""
     length = LinearLength.of(rows)
     if length is None:
         return []
-    within = {most: few for most in ends if (few := length.within(0, most, 1, 1)) is not None}
-    found = [SizeRange(f"to_{most}_rows", ((rows, most),), *length.replaced(few)) for most, few in within.items()]
-    return [*found, SizeRange()] if found else []
+    found: list[SizeRange] = []
+    for most in (*ends, None):
+        within = length.within(0, most, 1, 1)
+        if within is None:
+            continue
+        limits = () if most is None else ((rows, most),)
+        words = [] if most is None else [f"to_{most}_rows"]
+        if step > 1 and (multiple := length.multiple(within, step)) is not None:
+            found.append(SizeRange("_".join([*words, f"by_{step}"]), (*limits, (rows % step, 0)), *length.replaced(multiple)))
+        found.append(SizeRange() if most is None else SizeRange(words[0], limits, *length.replaced(within)))
+    return found if len(found) > 1 else []
 
 
 def _from(rows: Size, enough: int) -> SizeRange:
