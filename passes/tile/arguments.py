@@ -6,7 +6,7 @@ with the reciprocals of those that lamina-distribute divides by. Memory of symbo
 element.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from torch_mlir import ir
@@ -17,6 +17,7 @@ from lamina.core.sizes import Size, SizeLike, at_most, is_symbolic
 from ..ir.affine import Affine, Axis
 from ..ir.sizes import KERNEL_SIZES, reciprocal, size_attribute
 from ..plan.launches import Argument
+from ..space.coalesce import with_length_symbols
 
 DIVISIONS = ("arith.divui", "arith.remui")
 
@@ -28,6 +29,7 @@ class KernelSizes:
     entry      its block
     arguments  the memory that it is given
     bits       of a value in memory; with 32, indices may have as many
+    lengths    see Kernel: they say what numbers divide the elements of memory
     spans      elements from the first to the last of each flat memref
     values     the index value of each size, loaded at the start of the block
     reached    the least and largest positions that the function computes, which need as many bits as sizes do
@@ -36,6 +38,7 @@ class KernelSizes:
     entry: ir.Block
     arguments: dict[ir.Value, Argument]
     bits: int = 64
+    lengths: Mapping[Size, Size] = field(default_factory=dict)
     spans: dict[ir.Value, SizeLike] = field(default_factory=dict)
     values: dict[Size, ir.Value] = field(default_factory=dict)
     reached: dict[Size, None] = field(default_factory=dict)
@@ -64,6 +67,7 @@ class KernelSizes:
         argument = self.arguments[memory]
         shape, strides = argument.layout.shape, argument.layout.strides
         span = 1 if 0 in shape else sum(((n - 1) * s for n, s in zip(shape, strides, strict=True)), start=1)
+        span = with_length_symbols(span, self.lengths)
         if not isinstance(span, Size):
             if len(shape) == 1 and strides == (1,):
                 self.spans[memory] = span

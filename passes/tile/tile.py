@@ -91,7 +91,7 @@ def _function(kernel: Kernel, program: TileProgram | None, size_bits: int) -> ir
     with ir.InsertionPoint(kernel.function):
         new = func.FuncOp(kernel.name, (kernel.types, []))
         body = new.add_entry_block()
-        sizes = KernelSizes(body, dict(zip(list(body.arguments), kernel.arguments, strict=True)), size_bits)
+        sizes = KernelSizes(body, dict(zip(list(body.arguments), kernel.arguments, strict=True)), size_bits, kernel.lengths)
         with ir.InsertionPoint(body):
             if program is not None:
                 _emit_body(kernel, program, body, sizes)

@@ -35,7 +35,7 @@ class SizeRanges(Pass):
         func.func private @softmax(tensor<?x?xf32, ["s0~64", "s1~4000"]>) attributes {graph.kernel}
      -> func.func private @softmax_to_61(...) attributes {graph.kernel, graph.later, graph.symbols = [["s1", "s1~61<=61"]]}
         ...
-        func.func private @softmax(...) attributes {graph.kernel, graph.later, graph.symbols = [["s1", "s1~262144>=131070"]]}
+        func.func private @softmax(...) attributes {graph.kernel, graph.later, graph.symbols = [["s1", "s1~262144"]]}
 
     target               the machine
     round_intermediates  as in lamina-tile
