@@ -15,7 +15,7 @@ from ...ir.reading import Generic, element_of, producer, reduced_loops, shape_of
 from ...ir.reshapes import collapse, expand
 from ...ir.rewriting import is_used, replace_op
 from ...ir.sizes import tensor_type
-from .partial_reductions import clone_body, emit_combine, renumber_loops
+from .partial_reductions import clone_body, emit_combine, entry_expr
 from .ragged_parts import terms_of
 
 _MOVES = ("tensor.pad", "tensor.extract_slice", "tensor.insert_slice", "tensor.concat")
@@ -95,7 +95,7 @@ def _join(g: Generic, run: range, numbers: dict[int, int]) -> Generic:
     with op.location, ir.InsertionPoint(op):
         flattener = _Flattener()
         flat = flattener.of(terms_of(g), run)
-        maps = [[ir.AffineDimExpr.get(i) for i in range(rank)], [renumber_loops(e, numbers) for e in g.maps[g.inputs]]]
+        maps = [[ir.AffineDimExpr.get(i) for i in range(rank)], [entry_expr(e, numbers) for e in g.maps[g.inputs]]]
         reduced = [r for i, r in enumerate(g.reduced) if i not in run[1:]]
         joined_op = generic(op.results[0].type, [flat, op.operands[g.inputs]], maps, rank, reduced)
         replace_op(op, with_body(joined_op, partial(emit_combine, combine)))
@@ -139,7 +139,7 @@ class _Flattener:
         for v, m in zip(g.op.operands, g.maps[: g.inputs], strict=False):
             walked = _walked(m, dims)
             inputs.append(self.of(v, range(walked[0], walked[-1] + 1)) if walked else v)
-            maps.append([renumber_loops(e, numbers) for d, e in enumerate(m) if d not in walked[1:]])
+            maps.append([entry_expr(e, numbers) for d, e in enumerate(m) if d not in walked[1:]])
         rank = len(shape) - len(dims) + 1
         whole = [ir.AffineDimExpr.get(i) for i in range(rank)]
         copy = generic(type_, [*inputs, empty(type_)], [*maps, whole], rank, [False] * rank)

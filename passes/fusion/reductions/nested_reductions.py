@@ -7,7 +7,7 @@ from lamina.core.sizes import at_most
 
 from ...ir.generics import generic
 from ...ir.reading import REDUCERS, Generic, element_type, neutral_element, number_of, producer, shape_of
-from .partial_reductions import clone_body, shift_loops
+from .partial_reductions import clone_body, entry_expr
 
 Entry = tuple[int, tuple[tuple[int, int], ...]]
 """An index over loops: a constant, and the number and the factor of each loop."""
@@ -91,9 +91,7 @@ def _replace(inner: Generic, outer: Generic, loops: list[Entry]) -> ir.Operation
     walked = [loop for m in reads for _, terms in m for loop, _ in terms]
     order = list(dict.fromkeys([*walked, *(i for i, n in enumerate(outer.extents) if not at_most(n, 1))]))
     at = {old: new for new, old in enumerate(order)}
-    maps = [
-        [shift_loops((c, tuple((at[i], k) for i, k in terms if i in at)), 0) for c, terms in m] for m in (*reads, outer.maps[1])
-    ]
+    maps = [[entry_expr((c, tuple((at[i], k) for i, k in terms if i in at))) for c, terms in m] for m in (*reads, outer.maps[1])]
     op, ins = outer.op, list(inner.op.operands)[: inner.inputs]
     with op.location, ir.InsertionPoint(op):
         new = generic(op.results[0].type, [*ins, op.operands[1]], maps, len(order), [reduced[i] for i in order])

@@ -24,7 +24,7 @@ def reduce_in_two(g: Generic, loop: int, first: SizeLike, rest: SizeLike, combin
     """
     op = g.op
     type_ = ir.RankedTensorType(op.results[0].type)
-    maps = [[shift_loops(entry, 0) for entry in m] for m in g.maps]
+    maps = [[entry_expr(entry) for entry in m] for m in g.maps]
     halves = []
     with op.location, ir.InsertionPoint(op):
         for start, length in ((0, first), (first, rest)):
@@ -78,25 +78,23 @@ def split_loops(g: Generic, parts: dict[int, SizeLike], deferred: Sequence[int],
         partial = generic(type_, [*ins, neutral_fill(type_, combine)], maps, len(reduced), reduced)
         clone_body(op, partial)
         whole = [ir.AffineDimExpr.get(position) for position in range(len(partial_loops))]
-        result = [renumber_loops(entry, {i: position for position, i in enumerate(partial_loops)}) for entry in g.maps[g.inputs]]
+        result = [entry_expr(entry, {i: position for position, i in enumerate(partial_loops)}) for entry in g.maps[g.inputs]]
         total = generic(
             op.results[0].type, [partial.results[0], out], [whole, result], len(partial_loops), [i in cuts for i in partial_loops]
         )
         replace_op(op, with_body(total, lambda a, b: emit_combine(combine, a, b)))
 
 
-def shift_loops(entry: tuple[int, tuple[tuple[int, int], ...]], by: int) -> ir.AffineExpr:
-    """Returns the affine expression of an indexing map's result, with `by` added to the numbers of its loops. entry: the constant
-    and the (loop, factor) terms."""
-    return renumber_loops(entry, {i: i + by for i, _ in entry[1]})
+def entry_expr(entry: tuple[int, tuple[tuple[int, int], ...]], numbers: Mapping[int, int] | None = None) -> ir.AffineExpr:
+    """Returns the affine expression of an indexing map's result.
 
-
-def renumber_loops(entry: tuple[int, tuple[tuple[int, int], ...]], numbers: Mapping[int, int]) -> ir.AffineExpr:
-    """Returns the affine expression of an indexing map's result, with loops renumbered. entry: see `shift_loops`."""
+    entry    the constant and the (loop, factor) terms
+    numbers  new numbers of the loops; None keeps them
+    """
     constant, terms = entry
     out = ir.AffineConstantExpr.get(constant)
     for i, k in terms:
-        out = out + ir.AffineDimExpr.get(numbers[i]) * k
+        out = out + ir.AffineDimExpr.get(numbers[i] if numbers is not None else i) * k
     return out
 
 
@@ -118,7 +116,7 @@ def _expand(
             results += [ir.AffineDimExpr.get(outer[loop]), ir.AffineDimExpr.get(inner[loop])]
         else:
             new_shape.append(n)
-            results.append(renumber_loops(entry, inner))
+            results.append(entry_expr(entry, inner))
     if len(new_shape) == len(shape):
         return v, results
     return expand(v, new_shape, groups), results

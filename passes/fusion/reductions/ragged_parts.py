@@ -12,7 +12,7 @@ from ...ir.generics import empty, generic, padded, with_body
 from ...ir.reading import Generic, neutral_element, shape_of
 from ...ir.rewriting import copy_ops, replace_op
 from ...ir.sizes import number_attribute, tensor_type
-from .partial_reductions import emit_combine, shift_loops, split_loops
+from .partial_reductions import emit_combine, entry_expr, split_loops
 
 
 def ragged_parts(n: SizeLike, wanted: SizeLike, multiple: int = 1) -> tuple[SizeLike, SizeLike]:
@@ -34,7 +34,7 @@ def split_ragged(
         extra = [parts * length - n if i == loop else 0 for i, n in enumerate(g.extents)]
         filler = arith.constant(element, number_attribute(neutral_element(combine, str(element)), element))
         whole = padded(terms, [0] * len(extra), extra, filler)
-        maps = [[ir.AffineDimExpr.get(i) for i in range(len(extra))], [shift_loops(e, 0) for e in g.maps[g.inputs]]]
+        maps = [[ir.AffineDimExpr.get(i) for i in range(len(extra))], [entry_expr(e) for e in g.maps[g.inputs]]]
         total = generic(op.results[0].type, [whole, op.operands[g.inputs]], maps, len(extra), list(g.reduced))
         replace_op(op, with_body(total, partial(emit_combine, combine)))
     split_loops(Generic.read(total), {loop: parts}, deferred, order, combine)
@@ -50,7 +50,7 @@ def terms_of(g: Generic) -> ir.Value:
         if term == argument and m == everything and shape_of(operand) == tuple(g.extents):
             return operand
     type_ = tensor_type(g.extents, term.type)
-    maps = [*([shift_loops(e, 0) for e in m] for m in g.maps[: g.inputs]), [shift_loops(e, 0) for e in everything]]
+    maps = [*([entry_expr(e) for e in m] for m in g.maps[: g.inputs]), [entry_expr(e) for e in everything]]
     terms = generic(type_, [*list(g.op.operands)[: g.inputs], empty(type_)], maps, len(g.extents), [False] * len(g.extents))
 
     def body(*elements: ir.Value) -> ir.Value:

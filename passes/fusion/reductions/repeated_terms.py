@@ -16,7 +16,7 @@ from ...ir.rewriting import copy_ops, replace_op
 from ...ir.sizes import number_attribute
 from ...ir.views import groups
 from .nested_reductions import combiner, read_reduction, starts_neutral
-from .partial_reductions import clone_body, shift_loops, slice_of_loop
+from .partial_reductions import clone_body, entry_expr, slice_of_loop
 
 _PRODUCTS = {"arith.addf": arith.mulf, "arith.addi": arith.muli}
 _IDEMPOTENT = {
@@ -112,7 +112,7 @@ def _without_repeats(g: Generic, repeats: list[int]) -> ir.Value:
     """Emits the reduction over the other loops alone; what is reduced itself, where none of them is a reduction."""
     new_loop = {old: new for new, old in enumerate(i for i in range(len(g.extents)) if i not in repeats)}
     ins = [_first(v, m, repeats) for v, m in zip(list(g.op.operands)[: g.inputs], g.maps, strict=False)]
-    maps = [[shift_loops((c, tuple((new_loop[i], k) for i, k in terms if i in new_loop)), 0) for c, terms in m] for m in g.maps]
+    maps = [[entry_expr((c, tuple((new_loop[i], k) for i, k in terms if i in new_loop))) for c, terms in m] for m in g.maps]
     reduced = [g.reduced[i] for i in new_loop]
     type_ = ir.RankedTensorType(g.op.results[0].type)
     init = g.op.operands[g.inputs] if any(reduced) else empty(type_)
