@@ -2,10 +2,12 @@
 
 import os
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
 
+from lamina.frontend.capture.exclusive import BUILDING
 from lamina.frontend.compiling.worker import CompilingThread
 
 
@@ -32,6 +34,25 @@ def test_a_task_that_fails_is_reported_and_those_after_it_are_done(reported: lis
     worker.finish()
     assert done == [owner]
     assert [str(one.exc_value) for one in reported] == ["a warning that is an error"]
+
+
+def test_a_forked_process_can_build() -> None:
+    building = threading.Event()
+
+    def build() -> None:
+        with BUILDING:
+            building.set()
+            time.sleep(0.2)
+
+    thread = threading.Thread(target=build)
+    thread.start()
+    building.wait(60)
+    if (child := os.fork()) == 0:
+        os._exit(not BUILDING.acquire(timeout=30))
+    assert BUILDING.acquire(timeout=30)
+    BUILDING.release()
+    thread.join()
+    assert os.waitpid(child, 0)[1] == 0
 
 
 def test_a_forked_process_starts_a_thread_of_its_own() -> None:

@@ -6,6 +6,7 @@ its end, and searching these and everything else that the process has loaded can
 """
 
 import gc
+import os
 import threading
 
 from torch._dynamo.convert_frame import compile_lock
@@ -35,4 +36,5 @@ COMPILING = _Compiling()
 
 BUILDING = threading.RLock()
 """Held while MLIR compiles a graph that has been captured: all that a compilation on another thread needs. Who wants both takes
-COMPILING first."""
+COMPILING first. A fork waits for it, as the new process has no thread that would release it, or LLVM's own locks."""
+os.register_at_fork(before=BUILDING.acquire, after_in_parent=BUILDING.release, after_in_child=BUILDING.release)
