@@ -68,7 +68,34 @@ def _both(c: Tensor, at: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     return new.mT, new
 
 
+def _slice(c: Tensor, at: Tensor, v: Tensor) -> Tensor:
+    c[:, 5:8] = v
+    return c[:, :8].sum(-1)
+
+
+def _slices(c: Tensor, at: Tensor, v: Tensor) -> Tensor:
+    c[:2, -9:-6, ..., 1:] = v[1:, :, 1:]
+    c[1, 3:6] = v[0, 1]
+    c[..., 2] = 0.5
+    return c * 2
+
+
+def _slice_of_itself(c: Tensor, at: Tensor, v: Tensor) -> Tensor:
+    c[:, 5:8] = c[:, 6:9] + v
+    c[1:, :] = 1
+    return c + 1
+
+
+def _slice_read_before(c: Tensor, at: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    part, before = c[:, 4:6], c.sum(0)
+    c[:, 5:8] = v.double()
+    part[0] = 2
+    return before + c, part * 2
+
+
 IN_PLACE: dict[str, Update] = {
+    "a slice": _slice,
+    "slices": _slices,
     "nothing else": lambda c, at, v: (c.index_copy_(1, at, v + 1), v.sum())[1],
     "index_copy_": lambda c, at, v: c.index_copy_(1, at, v).sum(),
     "set": _set,
@@ -83,6 +110,8 @@ IN_PLACE: dict[str, Update] = {
     "read later": _part_later,
 }
 COPIED: dict[str, Update] = {
+    "a slice of itself": _slice_of_itself,
+    "a slice, read before": _slice_read_before,
     "given back": _given_back,
     "returned": _returned,
     "another tensor is returned, too": _both,
@@ -175,3 +204,25 @@ def test_gradients_of_what_was_saved_before() -> None:
     own.index_copy_(1, at, first)
     (own * weight).sin().sum().backward()
     torch.testing.assert_close(w.grad, weight.grad)
+
+
+@pytest.mark.parametrize("at_an_item", [False, True])
+def test_slices_that_move(at_an_item: bool) -> None:
+    """A position that changes from call to call, as a number or as the value of a tensor, which torch may not guard on."""
+
+    def write(c: Tensor, v: Tensor, at: Any) -> Tensor:
+        if at_an_item:
+            at = at.item()
+            torch._check(at >= 0)
+            torch._check(at + v.shape[1] <= 40)
+        c[: v.shape[0], at : at + v.shape[1]] = v
+        return c.sum(-1)
+
+    run = torch.compile(write, backend="lamina", dynamic=True, options={"cache": False}, fullgraph=True)
+    with torch._dynamo.config.patch(capture_scalar_outputs=True):
+        for rows, columns, first in ((2, 3, 5), (2, 3, 6), (3, 2, 9), (2, 4, 36)):
+            at = torch.tensor(first) if at_an_item else first
+            c, v = cache(""), torch.randn(rows, columns, 8)
+            own = c.clone()
+            torch.testing.assert_close(run(c, v, at), write(own, v, at))
+            assert torch.equal(c, own)

@@ -26,6 +26,7 @@ from ..calls.saved import with_room
 from ..decompositions.table import Table, table
 from ..fx.aliases import storage, view_of
 from ..fx.sizes import raw_sizes
+from ..rewrites.slice_writes import with_index_writes
 from .as_module import Holder
 from .assigned import Assignments
 from .autograd_functions import custom_functions_as_nodes
@@ -202,7 +203,7 @@ def _inference(traced: Traced, decompositions: Table, target: str | Target | Non
     """Decomposes a traced graph for calls without gradients; functionalizes it if it mutates an input."""
     try:
         with torch.no_grad():
-            program = without_grad_modes(traced.program)
+            program = with_index_writes(without_grad_modes(traced.program))
             recognize(program.graph_module, target=target)
             gm = decomposed(program.graph_module, decompositions)
             functional = program.run_decompositions(decompositions) if gm is None else program

@@ -27,6 +27,7 @@ from ..rewrites.branches import any_layout
 from ..rewrites.instance_norms import open_instance_norms
 from ..rewrites.masked_writes import open_masked_writes
 from ..rewrites.numbers import keep_floats
+from ..rewrites.slice_writes import open_slice_writes
 from ..rewrites.updates import update_in_place
 from .backend_error import passed_on
 from .partition import partition
@@ -87,7 +88,10 @@ def autograd(
 
     with_grad = torch.is_grad_enabled()
     arguments = zip((node for node in gm.graph.nodes if node.op == "placeholder"), example_inputs, strict=False)
-    recognize(gm, {node for node, value in arguments if with_grad and getattr(value, "requires_grad", False)}, target)
+    learned = {node for node, value in arguments if with_grad and getattr(value, "requires_grad", False)}
+    recognize(gm, learned, target)
+    if not learned:
+        open_slice_writes(gm)
     if with_grad:
         open_masked_writes(gm)
     else:

@@ -19,7 +19,8 @@ _NOWHERE = 2**62
 """An index that no dimension has."""
 
 
-def _bounds(size: int, start: int | None, end: int | None) -> tuple[int, int]:
+def bounds(size: int, start: int | None, end: int | None) -> tuple[int, int]:
+    """Returns the first element of a slice and the one behind its last, counted from the start."""
     start = 0 if start is None else start
     end = size if end is None else end
     start = lesser(greater(start + size if start < 0 else start, 0), size)
@@ -30,7 +31,7 @@ def _bounds(size: int, start: int | None, end: int | None) -> tuple[int, int]:
 def pad(x: Tensor, dim: int, before: int, after: int, value: float = 0) -> Tensor:
     """Pads a tensor with a value before and after it along a dimension."""
     widths = [0, 0] * (x.dim() - 1 - dim) + [before, after]
-    return torch.constant_pad_nd(x, widths, value) if before or after else x
+    return x if surely(before == 0) and surely(after == 0) else torch.constant_pad_nd(x, widths, value)
 
 
 def position(x: Tensor, dim: int) -> Tensor:
@@ -45,7 +46,7 @@ def slice_backward(grad: Tensor, sizes: Sequence[int], dim: int, start: int, end
     dim %= len(sizes)
     if grad.dtype is torch.bool:
         return NotImplemented
-    first, last = _bounds(sizes[dim], start, end)
+    first, last = bounds(sizes[dim], start, end)
     return pad(grad, dim, first, sizes[dim] - last) if step == 1 else _apart(grad, dim, first, step, sizes[dim])
 
 
@@ -77,7 +78,7 @@ def slice_scatter(x: Tensor, src: Tensor, dim: int = 0, start: int | None = None
     """Selects the padded `src` inside the slice and x outside."""
     dim %= x.dim()
     src = src.to(x.dtype)
-    first, last = _bounds(x.shape[dim], start, end)
+    first, last = bounds(x.shape[dim], start, end)
     if surely(last == first):
         return x.clone()
     if step == 1 and surely(first == 0) and surely(last == x.shape[dim]):
