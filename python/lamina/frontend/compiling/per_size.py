@@ -18,6 +18,7 @@ from ..capture.size_relations import SizeRelations
 from ..fx.aliases import sharing
 from ..fx.sizes import is_open, place_of
 from ..fx.unbacked import has_unbacked, note_sizes
+from ..rewrites.nested_regions import inline_regions
 from ..rewrites.numbers import (
     device_of,
     faked,
@@ -46,6 +47,7 @@ _SHARED = "arguments share memory that the graph writes to"
 def per_size(gm: fx.GraphModule, trace: Trace, example_inputs: Sequence[Any]) -> Run:
     """Compiles `gm` by `trace`: now where all sizes and numbers are known, else at each call with new ones. A graph that writes to
     its arguments is also compiled at each call where other arguments share memory."""
+    inline_regions(gm)
     specialize(gm, example_inputs)
     note_sizes(gm, example_inputs)
     _check(gm, example_inputs)
