@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from lamina import compile as lamina_compile
+from lamina import explain
 
 EntryPoint = Callable[..., Model]
 
@@ -265,3 +266,8 @@ def test_cached_programs_return_the_same_views(tmp_path: Any, monkeypatch: pytes
             got = lamina_compile(fn, (a,))(a)
             same(got, fn(a))
             assert [bits(t) for t in got] == [bits(t) for t in fn(a)]
+
+
+def test_explain_shows_the_gradients_of_complex_results() -> None:
+    found = explain(lambda a: (a * a, a.abs()), (z(3, 4).requires_grad_(),), training=True, show=False)
+    assert [g.name for g in found.graphs] == ["graph 0", "graph 0 backward"]

@@ -134,7 +134,8 @@ def _call(
         results = run(*args, **kwargs)
         if not training:
             return
-        loss = sum(t.sum() for t in pytree.tree_leaves(results) if isinstance(t, Tensor) and t.requires_grad)
+        learned = [t for t in pytree.tree_leaves(results) if isinstance(t, Tensor) and t.requires_grad]
+        loss = sum((t.real if t.is_complex() else t).sum() for t in learned)
         own = list(model.parameters()) if isinstance(model, nn.Module) else []
         leaves = [t for t in (*own, *pytree.tree_leaves((args, kwargs))) if isinstance(t, Tensor) and t.requires_grad]
         if isinstance(loss, Tensor) and leaves:
