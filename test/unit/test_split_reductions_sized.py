@@ -8,8 +8,13 @@ import torch
 from sized_programs import compiled, launches
 from torch import Tensor
 from torch.nn import functional as F
+from torch_mlir import ir
 
 from lamina.core.program import Launch
+from lamina.dialects import context
+from lamina.passes.fusion.reductions.joined_loops import join_loops
+from lamina.passes.ir.reading import Generic, ops_in
+from lamina.passes.ir.rewriting import function_bodies, is_unused
 
 __all__ = ["launches"]
 
@@ -90,3 +95,38 @@ def test_on_cpus(name: str) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_on_gpus(name: str, launches: list[Launch]) -> None:
     check(name, compiled, IN_SIMULATOR)
+
+
+SUM = """
+!x = tensor<?x?x8xf32, ["s0~9", "s1~7", 8]>
+func.func @main(%x: !x, %init: tensor<8xf32>) -> (!x, tensor<8xf32>) {
+  %n = "graph.size"() {size = "s0~9"} : () -> index
+  %m = "graph.size"() {size = "s1~7"} : () -> index
+  %e = tensor.empty(%n, %m) : !x
+  %y = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel", "parallel"]} ins(%x : !x) outs(%e : !x) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = math.exp %a : f32
+    linalg.yield %0 : f32
+  } -> !x
+  %s = linalg.generic {indexing_maps = [#id, affine_map<(b, l, c) -> (c)>], iterator_types = ["reduction", "reduction", "parallel"]}
+      ins(%y : !x) outs(%init : tensor<8xf32>) {
+  ^bb0(%a: f32, %acc: f32):
+    %0 = arith.addf %a, %acc : f32
+    linalg.yield %0 : f32
+  } -> tensor<8xf32>
+  return %y, %s : !x, tensor<8xf32>
+}
+"""
+
+
+def test_joining_loops_erases_nothing_that_analyses_know() -> None:
+    """Values are known by where they are in memory, which a new one would take over from one that was erased."""
+    module = ir.Module.parse("#id = affine_map<(b, l, c) -> (b, l, c)>" + SUM, context())
+    (block,) = function_bodies(module)
+    values, sums = ops_in(block, "linalg.generic")
+    replaced: list[ir.Operation] = []
+    with module.context:
+        join_loops(Generic.read(sums), [0, 1], replaced)
+    assert replaced == [values]
+    assert is_unused(values)
+    assert block.operations[-1].operation.operands[0].owner.name == "tensor.expand_shape"

@@ -13,7 +13,7 @@ from ...ir.extern_calls import memory_strides
 from ...ir.generics import empty, generic, with_body
 from ...ir.reading import Generic, element_of, producer, reduced_loops, shape_of
 from ...ir.reshapes import collapse, expand
-from ...ir.rewriting import is_used, replace_op
+from ...ir.rewriting import replace_op
 from ...ir.sizes import tensor_type
 from .partial_reductions import clone_body, emit_combine, entry_expr
 from .ragged_parts import terms_of
@@ -24,13 +24,16 @@ _MOVES = ("tensor.pad", "tensor.extract_slice", "tensor.insert_slice", "tensor.c
 Map = tuple[tuple[int, tuple[tuple[int, int], ...]], ...]
 
 
-def join_loops(g: Generic, loops: Sequence[int]) -> tuple[Generic, dict[int, int]]:
+def join_loops(g: Generic, loops: Sequence[int], replaced: list[ir.Operation]) -> tuple[Generic, dict[int, int]]:
     """Reduces adjacent loops among `loops` as one, as far as every operand's elements lie in their order. Returns the generic that
-    does so, or `g`, and the new number of each of g's loops."""
+    does so, or `g`, and the new number of each of g's loops.
+
+    replaced  gets the ops that nothing reads any more, operands first: for the caller to erase once it knows no values of theirs
+    """
     numbers = {i: i for i in range(len(g.extents))}
     while (run := _longest(g, [numbers[i] for i in loops])) is not None:
         step = _new_numbers(len(g.extents), run)
-        g = _join(g, run, step)
+        g = _join(g, run, step, replaced)
         numbers = {i: step[n] for i, n in numbers.items()}
     return g, numbers
 
@@ -89,7 +92,7 @@ def _new_numbers(rank: int, run: range) -> dict[int, int]:
     return {i: i if i <= run[0] else max(run[0], i - len(run) + 1) for i in range(rank)}
 
 
-def _join(g: Generic, run: range, numbers: dict[int, int]) -> Generic:
+def _join(g: Generic, run: range, numbers: dict[int, int], replaced: list[ir.Operation]) -> Generic:
     op, combine = g.op, g.yields[0].owner.name
     rank = len(g.extents) - len(run) + 1
     with op.location, ir.InsertionPoint(op):
@@ -99,7 +102,7 @@ def _join(g: Generic, run: range, numbers: dict[int, int]) -> Generic:
         reduced = [r for i, r in enumerate(g.reduced) if i not in run[1:]]
         joined_op = generic(op.results[0].type, [flat, op.operands[g.inputs]], maps, rank, reduced)
         replace_op(op, with_body(joined_op, partial(emit_combine, combine)))
-    flattener.replace()
+    replaced += flattener.replace()
     return Generic.read(joined_op)
 
 
@@ -110,15 +113,15 @@ class _Flattener:
         self._flattened: dict[tuple[ir.Value, int], ir.Value] = {}
         self._copied: dict[ir.Operation, tuple[ir.Value, range]] = {}  # operands first
 
-    def replace(self) -> None:
-        """Erases the ops that were copied: what else reads their results reads the copies', with the dimensions apart."""
-        for op, (copy, dims) in reversed(self._copied.items()):
-            result = op.results[0]
-            if is_used(result):
-                shape = shape_of(result)
+    def replace(self) -> list[ir.Operation]:
+        """Has what else reads the results of ops that were copied read the copies', with the dimensions apart. Returns the ops, of
+        which each is read by those after it alone."""
+        for op, (copy, dims) in self._copied.items():
+            result, shape = op.results[0], shape_of(op.results[0])
+            if any(use.owner.operation not in self._copied for use in result.uses):
                 with op.location, ir.InsertionPoint.after(copy.owner):
                     result.replace_all_uses_with(expand(copy, shape, _groups(len(shape), dims)))
-            op.erase()
+        return list(self._copied)
 
     def of(self, v: ir.Value, dims: range) -> ir.Value:
         """Returns a value with these dimensions as one."""

@@ -4,6 +4,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from torch_mlir import ir
+
 from lamina.core.sizes import SizeLike, is_symbolic, typical
 
 from ...ir.reading import Generic
@@ -60,9 +62,9 @@ class SplittableReduction:
         """The number of elements that are reduced to each result, without parts."""
         return math.prod(n for i, n in enumerate(self.g.extents) if self.g.reduced[i] and i not in self.deferred)
 
-    def joined(self) -> "SplittableReduction":
-        """Reduces adjacent loops as one, where every operand's elements are in their order."""
-        g, numbers = join_loops(self.g, self.loops)
+    def joined(self, replaced: list[ir.Operation]) -> "SplittableReduction":
+        """Reduces adjacent loops as one, where every operand's elements are in their order. replaced: see `join_loops`."""
+        g, numbers = join_loops(self.g, self.loops, replaced)
         loops, deferred, order = ([*dict.fromkeys(numbers[i] for i in part)] for part in (self.loops, self.deferred, self.order))
         return replace(self, g=g, loops=loops, deferred=deferred, order=order, inner={numbers[i] for i in self.inner})
 

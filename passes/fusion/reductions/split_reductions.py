@@ -68,13 +68,21 @@ class SplitReductions(Pass):
             memory = ReducedMemory(block, self.columns > 0)
             ops = ops_in(block, "linalg.generic")
             kept = {(g.extents, g.reduced) for op in ops if (g := memory.generic(op)) is not None and any(g.reduced)}
+            replaced: list[ir.Operation] = []
             for op in ops:
-                note_outgrown(module, self._split(op, memory, kept))
+                note_outgrown(module, self._split(op, memory, kept, replaced))
+            for op in reversed(replaced):  # only now, as `memory` knows values by where they are in this process's memory
+                op.erase()
 
     def _split(
-        self, op: ir.Operation, memory: ReducedMemory, reductions: set[tuple[tuple[SizeLike, ...], tuple[bool, ...]]]
+        self,
+        op: ir.Operation,
+        memory: ReducedMemory,
+        reductions: set[tuple[tuple[SizeLike, ...], tuple[bool, ...]]],
+        replaced: list[ir.Operation],
     ) -> Sequence[Sequence[Condition]]:
-        """Splits a reduction that is worth it. Returns which calls are of another scale (see note_outgrown)."""
+        """Splits a reduction that is worth it. Returns which calls are of another scale (see note_outgrown). replaced: see
+        join_loops."""
         g = memory.generic(op)
         if g is None or not any(g.reduced) or len(op.results) != 1:
             return ()
@@ -89,7 +97,7 @@ class SplitReductions(Pass):
         if self._is_worth_it(reduction):
             memory.forget(op)
             if self._is_ragged(reduction.g):
-                self._split_ragged(reduction)
+                self._split_ragged(reduction, replaced)
             else:
                 self._split_evenly(reduction, [reduced for extents, reduced in reductions if extents == reduction.g.extents])
         return scales
@@ -183,11 +191,11 @@ class SplitReductions(Pass):
                 g = reduce_in_two(g, loop, whole, rest, reduction.combine)
         split_loops(g, parts, reduction.deferred, reduction.order, reduction.combine)
 
-    def _split_ragged(self, reduction: SplittableReduction) -> None:
+    def _split_ragged(self, reduction: SplittableReduction, replaced: list[ir.Operation]) -> None:
         """Splits the outermost loops in memory, of which all but the last that it takes a whole: a part for each iteration."""
         if not reduction.loops:
             return
-        reduction = reduction.joined()
+        reduction = reduction.joined(replaced)
         g, loops = reduction.g, [i for i in reduction.order if i in reduction.loops]
         programs = self.programs * reduction.together // maximum(1, reduction.results)
         wanted = minimum(self.parts, programs, reduction.most_parts)
