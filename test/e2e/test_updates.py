@@ -226,3 +226,19 @@ def test_slices_that_move(at_an_item: bool) -> None:
             own = c.clone()
             torch.testing.assert_close(run(c, v, at), write(own, v, at))
             assert torch.equal(c, own)
+
+
+def _pasted(x: Tensor, v: Tensor) -> Tensor:
+    y = x * 2
+    y[1:3, 5:8] = v[:2]
+    y[:, 7, 2:6] += 1
+    y[2, 1:-1, 3] = v.sum()
+    return y
+
+
+@pytest.mark.parametrize("entry_point", ["torch.compile", "dynamic", "lamina.compile"])
+def test_parts_of_parts_are_not_laid_out_as_the_whole(entry_point: str, programs: list[Program]) -> None:
+    """Eager's views of the whole have gaps; copies of these would take as much memory as the whole."""
+    x, v = torch.randn(3, 40, 8), torch.randn(3, 3, 8)
+    torch.testing.assert_close(compiled(entry_point, _pasted, (x, v))(x, v), _pasted(x, v))
+    assert not any("copy" in step.name for step in steps_of(programs) if not isinstance(step, Call))

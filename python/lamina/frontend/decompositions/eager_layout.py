@@ -49,6 +49,10 @@ _REFERENCES = {aten.constant_pad_nd.default: torch._refs.constant_pad_nd}
 _AS_PRODUCTS = (aten.copysign.Tensor, aten.div.Tensor_mode, aten.floor_divide.default)
 
 
+_DENSE = "lamina_dense"
+"""Attribute of tensors laid out with gaps: the tensor without."""
+
+
 def as_eager(op: torch._ops.OpOverload, decomposition: Callable[..., Any]) -> Callable[..., Any]:
     """Wraps a decomposition so that its results are laid out as eager's results of `op`.
 
@@ -144,7 +148,15 @@ def _with_gaps(value: Tensor, like: Tensor, order: Sequence[int]) -> Tensor:
         rows = aten.constant_pad_nd.default(rows, [0, stride - used]).flatten(-2)
         used += (like.shape[d] - 1) * stride
         rows = aten.slice.Tensor(rows, -1, 0, used)  # a longer row would have torch guard on what remains after the last element
-    return rows.as_strided(like.shape, like.stride(), 0)
+    spread = rows.as_strided(like.shape, like.stride(), 0)
+    setattr(spread, _DENSE, value)
+    return spread
+
+
+def dense(value: Tensor) -> Tensor:
+    """Returns a tensor with the elements of `value`, for reading only these: for a tensor that was laid out with gaps, the one that
+    it was made of."""
+    return getattr(value, _DENSE, value)  # type: ignore[no-any-return]
 
 
 def has_strides(value: Tensor, like: Tensor) -> bool:

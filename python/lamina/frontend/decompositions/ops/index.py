@@ -10,6 +10,7 @@ from torch._decomp import decomposition_table
 from lamina.core.sizes import at_most
 
 from ...fx.sizes import exact
+from ..eager_layout import dense
 from ..undecided import greater, is_unbacked, lesser, surely
 from .random.uniform import memory_order, permuted_back
 
@@ -77,7 +78,7 @@ def select_backward(grad: Tensor, sizes: Sequence[int], dim: int, index: int) ->
 def slice_scatter(x: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Any:
     """Selects the padded `src` inside the slice and x outside."""
     dim %= x.dim()
-    src = src.to(x.dtype)
+    src = dense(src).to(x.dtype)
     first, last = bounds(x.shape[dim], start, end)
     if surely(last == first):
         return x.clone()
@@ -93,11 +94,19 @@ def slice_scatter(x: Tensor, src: Tensor, dim: int = 0, start: int | None = None
     return torch.where((at >= first) & (at < last), padded, x)
 
 
+def select_scatter(x: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
+    """Selects `src` at one index and x elsewhere."""
+    dim %= x.dim()
+    if not isinstance(index, int) or index < 0:
+        index = index % x.shape[dim]
+    return torch.where(position(x, dim) == index, dense(src).to(x.dtype).unsqueeze(dim), x)
+
+
 def diagonal_scatter(x: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """Selects `src` on a diagonal and x elsewhere: row i of the two dimensions has element min(i, i + offset) of it."""
     dim1, dim2 = dim1 % x.dim(), dim2 % x.dim()
     rows, above = x.shape[dim1], max(-offset, 0)
-    filled = pad(src.to(x.dtype), src.dim() - 1, above, rows - above - src.shape[-1])
+    filled = pad(dense(src).to(x.dtype), src.dim() - 1, above, rows - above - src.shape[-1])
     rest = [d for d in range(x.dim()) if d not in (dim1, dim2)]
     place = [*rest, dim1, dim2]
     spread = filled.unsqueeze(-1).permute([place.index(d) for d in range(x.dim())])
@@ -264,6 +273,7 @@ INDEXING: dict[Any, Callable[..., Any]] = {
     aten.slice_backward.default: slice_backward,
     aten.select_backward.default: select_backward,
     aten.slice_scatter.default: slice_scatter,
+    aten.select_scatter.default: select_scatter,
     aten.diagonal_scatter.default: diagonal_scatter,
     aten.index_add.default: _with_a_list(aten.index_add.default),
     aten.index_copy.default: _with_a_list(aten.index_copy.default),
