@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from oracle import check
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -122,3 +123,11 @@ def test_values_of_rows_that_are_written_one_by_one(columns: int) -> None:
     x = torch.randn(12, columns)
     found, exact = lamina.compile(advantages, (x,))(x), advantages(x.double())
     torch.testing.assert_close(found.double(), exact, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("shapes", [((5, 7, 3), (5, 3, 1)), ((5, 7, 1), (5, 1, 4)), ((5, 1, 9), (5, 9, 1)), ((3, 4, 0), (3, 0, 1))])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_many_matrices_by_a_vector_each(shapes: tuple[tuple[int, ...], ...], dtype: torch.dtype) -> None:
+    a, b = (torch.randn(shape, dtype=dtype) for shape in shapes)
+    check(torch.bmm, a, b)
+    assert not lamina.explain(torch.bmm, (a, b), show=False).externals

@@ -81,6 +81,7 @@ CALLS: dict[Any, list[Call]] = {
             torch.zeros(1, PLANE.shape[0], 1, 2, 2, dtype=torch.int64),
         )
     ],
+    aten.bmm.default: [call(x(2, 3, 4), x(2, 4, 1)), call(x(2, 3, 1), x(2, 1, 4))],
     aten.addbmm.default: [call(x(2, 4), x(3, 2, 5), x(3, 5, 4))],
     aten.addmv.default: [call(x(2), ROW, x(3))],
     aten._adaptive_avg_pool2d_backward.default: [call(PLANE[..., :2, :2], PLANE)],

@@ -26,6 +26,18 @@ def addbmm(x: Tensor, a: Tensor, b: Tensor, *, beta: Any = 1, alpha: Any = 1) ->
     return _added(x, product, beta, alpha)
 
 
+def bmm(a: Tensor, b: Tensor) -> Any:
+    """Multiplies many matrices by a vector each, and columns by rows, in kernels; NotImplemented for other products.
+
+    On a CPU, the library spends more time on each of these than on its elements, and wants operands of their own in memory.
+    """
+    if a.device.type != "cpu" or a.dtype not in (torch.float32, torch.float64):
+        return NotImplemented
+    if surely(a.shape[2] == 1):
+        return a * b
+    return (a * b.mT).sum(-1, keepdim=True) if surely(b.shape[2] == 1) else NotImplemented
+
+
 def _added(x: Tensor, product: Tensor, beta: Any, alpha: Any) -> Tensor:
     """Returns beta * x + alpha * product; with beta 0, values of `x` that are not numbers do not count. Beside integers, eager cuts
     the digits of alpha and beta behind the point."""
@@ -135,6 +147,7 @@ def pdist_backward(grad: Tensor, x: Tensor, p: float, distances: Tensor) -> Any:
 PRODUCTS: dict[Any, Callable[..., Any]] = {
     aten.addmv.default: addmv,
     aten.addbmm.default: addbmm,
+    aten.bmm.default: bmm,
     aten._trilinear.default: trilinear,
     aten.dist.default: dist,
     aten._cdist_forward.default: cdist,
