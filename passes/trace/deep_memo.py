@@ -17,10 +17,12 @@ class _TooDeep(Exception):
 
 class DeepMemo(Generic[T]):
     """Results of functions that call each other through `get`, by key. Where calls nest too deep, the outermost one computes the
-    innermost key by itself and then starts over."""
+    innermost key by itself and then starts over. What that raises is raised where the result is asked for, as callers may catch
+    it."""
 
     def __init__(self) -> None:
         self._known: dict[tuple, T] = {}
+        self._raised: dict[tuple, Exception] = {}
         self._depth = 0
 
     def __iter__(self) -> Iterator[tuple]:
@@ -31,6 +33,8 @@ class DeepMemo(Generic[T]):
         result = self._known.get(key)
         if result is not None:
             return result
+        if key in self._raised:
+            raise self._raised[key]
         if self._depth == _DEEPEST:
             raise _TooDeep(key, compute)
         if self._depth == 0:
@@ -53,6 +57,11 @@ class DeepMemo(Generic[T]):
                     pending.pop()
                 except _TooDeep as deep:
                     pending.append((deep.key, deep.compute))
+                except Exception as error:
+                    if len(pending) == 1:
+                        raise
+                    self._raised[now] = error
+                    pending.pop()
         finally:
             self._depth = 0
         return self._known[key]
