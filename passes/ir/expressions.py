@@ -4,7 +4,7 @@ f16 and bf16 are f32 here; only loads and stores know the narrow type. `Interner
 same object.
 """
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,13 @@ from lamina.core.sizes import Size, SizeLike, Undecided
 from lamina.core.walks import operands_first
 
 from .affine import Affine, Axis, IndexTerm
-from .guards import Guard
+from .guards import Bound, Guard
+
+
+def bounds_in(expressions: "Iterable[Expr]") -> list[Bound]:
+    """Returns the bounds of loads and conditions, each once, without checks of the user's indices."""
+    guards = (e.guard for e in expressions if isinstance(e, Load | InBounds))
+    return list(dict.fromkeys(bound for guard in guards for bound in guard if not bound.message))
 
 
 def varies_over(index: Affine, axes: tuple[Axis, ...]) -> bool:

@@ -14,7 +14,7 @@ from itertools import pairwise
 from lamina.core.sizes import SizeLike, at_most, below, is_symbolic, maximum, minimum, typical
 
 from ..ir.affine import Affine, Axis
-from ..ir.expressions import Apply, Const, Expr, InBounds, Load, walk
+from ..ir.expressions import Apply, Const, Expr, InBounds, Load, bounds_in, walk
 from ..ir.guards import Bound, Guard
 from .coalesce import Merged
 from .space import Space
@@ -47,7 +47,7 @@ def aligned_regions(axis: Axis, space: Space, change: dict[Axis, Affine], lanes:
     """
     whole = axis.extent // lanes * lanes
     first, end = 0, whole
-    for bound in dict.fromkeys(_bounds(space.expressions)):
+    for bound in bounds_in(space.expressions):
         index = bound.index.rename(change)
         if index.opaque or index.coefficient(axis) == 0:
             continue
@@ -73,7 +73,7 @@ def regions_along(axis: Axis, space: Space, change: dict[Axis, Affine], short: i
     change  indices over merged axes, by axis
     short   elements up to which neighboring regions are one, in which not all bounds are decided
     """
-    spans = {bound: span for bound in _bounds(space.expressions) if (span := _span(bound, axis, change)) is not None}
+    spans = {bound: span for bound in bounds_in(space.expressions) if (span := _span(bound, axis, change)) is not None}
     ends = _without_short(_sorted({n for span in spans.values() for n in span} | {0, axis.extent}), short)
     if not spans or not 2 < len(ends) <= MOST + 1:
         return []
@@ -99,12 +99,6 @@ def long_regions(axis: Axis, space: Space, change: dict[Axis, Affine], lanes: in
     regions = regions_along(axis, space, change)
     blocks = sum(-(-typical(region.end - region.begin) // lanes) for region in regions)
     return regions if 4 * blocks <= 5 * -(-axis.extent // lanes) else []
-
-
-def _bounds(expressions: Iterable[Expr]) -> Iterator[Bound]:
-    for e in expressions:
-        if isinstance(e, Load | InBounds):
-            yield from (bound for bound in e.guard if not bound.message)
 
 
 def _span(bound: Bound, axis: Axis, change: dict[Axis, Affine]) -> tuple[SizeLike, SizeLike] | None:

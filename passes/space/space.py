@@ -5,7 +5,7 @@ vary over). Without reductions every axis is a row axis.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -15,7 +15,7 @@ from lamina.core.sizes import Size
 
 from ..ir.affine import Affine, Axis, SplitAxis, offset, refine
 from ..ir.axes import cut_axes
-from ..ir.expressions import Expr, InBounds, Load, Position, Reduce, Scatter, walk
+from ..ir.expressions import Expr, InBounds, Load, Position, Reduce, Scatter, bounds_in, walk
 from ..ir.guards import Bound
 from ..ir.reading import SCAN, SORT, Generic, Index, Untraceable, element_type, ops_in, shape_of
 from ..trace.stored import Pair, computed_shape
@@ -231,12 +231,10 @@ def _trace(
         return fresh[g.op]
 
     tracer = Tracer(strides_of=lambda v: strides[v], columns=columns_of, divide=divide, round_half=round_half)
-    places = {v: _place(v, axes, rows, bool(columns)) for v in outs}
-    found = {v: _result(tracer, v, s, *place, pairs) for v, s in zip(outs, result_strides, strict=True) if (place := places[v])}
-    bounds = _bounds(found.values()) if len(found) < len(places) else []
-    results = [
-        found[v] if v in found else _cut_result(tracer, v, s, axes, bounds) for v, s in zip(outs, result_strides, strict=True)
-    ]
+    stored = [(v, s, _place(v, axes, rows, bool(columns))) for v, s in zip(outs, result_strides, strict=True)]
+    found = [_result(tracer, v, s, *place, pairs) if place else None for v, s, place in stored]
+    bounds = bounds_in(e for r in found if r for e in walk(r.expr)) if None in found else []
+    results = [r or _cut_result(tracer, v, s, axes, bounds) for r, (v, s, _) in zip(found, stored, strict=True)]
     reductions = list(dict.fromkeys(e for r in results for e in walk(r.expr) if isinstance(e, Reduce)))
     inner = frozenset(columns)
     for r in reductions:
@@ -254,12 +252,6 @@ def _place(v: ir.Value, axes: list[Axis], rows: list[Axis], full: bool) -> tuple
         return index, full
     index = index_over_axes(shape, rows)
     return None if index is None else (index, False)
-
-
-def _bounds(results: Iterable[Result]) -> list[Bound]:
-    """Returns the bounds of what results are computed from, each once."""
-    parts = (e for r in results for e in walk(r.expr) if isinstance(e, Load | InBounds))
-    return list(dict.fromkeys(bound for e in parts for bound in e.guard))
 
 
 def _cut_result(tracer: Tracer, v: ir.Value, strides: tuple[int, ...], axes: list[Axis], bounds: list[Bound]) -> Result:

@@ -16,7 +16,7 @@ from lamina.dialects.graph import CALLS
 
 from ..ir.affine import Affine, Axis, refine
 from ..ir.axes import cut_axes, linear_position
-from ..ir.expressions import InBounds, Load, Scan, Scatter, walk
+from ..ir.expressions import Scan, Scatter, bounds_in, walk
 from ..ir.reading import bytes_of, producer
 from .materialize import Materialized
 from .nodes import GroupNode, Runs, runs_of
@@ -181,10 +181,9 @@ def _cut_shapes(nodes: list[GroupNode]) -> set[tuple[SizeLike, ...]]:
     be shorter than the others."""
     shapes = set()
     for n in nodes:
-        for e in walk(n.expr) if n.runs is not None else ():
-            for bound in e.guard if isinstance(e, Load | InBounds) else ():
-                if count := cut_axes(n.axes, bound):
-                    shapes.add((bound.high, *n.extents[count:]))
+        for bound in bounds_in(walk(n.expr)) if n.runs is not None else ():
+            if count := cut_axes(n.axes, bound):
+                shapes.add((bound.high, *n.extents[count:]))
     return shapes
 
 

@@ -1,6 +1,6 @@
 """Emits bounds checks as lane masks, and shortens loops to their bounds."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial, reduce
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ from lamina.core.sizes import SizeLike, at_most, below, is_symbolic
 from lamina.dialects.tile import GUARD
 
 from ...ir.affine import Affine, Axis, Range
-from ...ir.expressions import Apply, Const, Expr, InBounds, Load, Scatter, walk
+from ...ir.expressions import Apply, Const, Expr, InBounds, Load, Scatter, bounds_in, walk
 from ...ir.guards import Bound, Guard, conjunction
 from ...ir.reading import neutral_element
 from ...space.nests import Nest
@@ -189,7 +189,7 @@ def _ends(b: "Blocks", nest: Nest, axis: Axis) -> Iterator[Bound]:
     short = axis is b.vector and at_most(axis.extent, b.lanes)  # one block, which needs a mask all the same
     if not is_symbolic(axis.extent) or short or nest.scans or nest.online:
         return
-    for bound in _bounds(r.arg for r in nest.reductions):
+    for bound in bounds_in(e for r in nest.reductions for e in walk(r.arg)):
         index = b.merged.index(bound.index)
         term, _ = rising_term(index, axis, b.merged.quotients)
         rest = index + Affine(0, ((term, -1),)) if term is not None else index
@@ -201,12 +201,6 @@ def _ends(b: "Blocks", nest: Nest, axis: Axis) -> Iterator[Bound]:
             and all(isinstance(r.expr, Scatter) and bound in r.expr.guard for r, _ in nest.results)
         ):
             yield bound
-
-
-def _bounds(roots: Iterable[Expr]) -> Iterable[Bound]:
-    """Returns the bounds in expressions, without duplicates and without checks of the user's indices."""
-    guarded = (e for root in roots for e in walk(root) if isinstance(e, Load | InBounds))
-    return dict.fromkeys(bound for e in guarded for bound in e.guard if not bound.message)
 
 
 def _padding(e: Expr, bound: Bound) -> SizeLike | float | None:
