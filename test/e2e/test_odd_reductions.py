@@ -27,6 +27,25 @@ def test_lengths_without_divisors(name: str, shape: tuple[int, ...]) -> None:
     torch.testing.assert_close(found.double(), exact, rtol=2e-5, atol=2e-5 * shape[0] ** 0.5)
 
 
+SUMS_OF_ROWS: dict[str, Callable[[Tensor], Tensor]] = {
+    "entropy": lambda x: -(x.softmax(-1) * x.log_softmax(-1)).sum(-1).mean(),
+    "divergence": lambda x: F.kl_div(x.log_softmax(-1), x.roll(1, -1).softmax(-1), reduction="batchmean"),
+    "of what is normalized": lambda x: (F.layer_norm(x, x.shape[-1:]) - x).pow(2).mean(),
+    "largest": lambda x: (x - x.mean(-1, keepdim=True)).abs().amax(),
+}
+
+
+@pytest.mark.parametrize("name", SUMS_OF_ROWS)
+@pytest.mark.parametrize("shape", [(4099, 127), (3, 1000, 100), (20011, 17), (66, 4097)])
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_sums_of_all_of_normalized_rows(name: str, shape: tuple[int, ...], dynamic: bool) -> None:
+    torch._dynamo.reset()
+    x, function = torch.randn(shape), SUMS_OF_ROWS[name]
+    torch.testing.assert_close(
+        torch.compile(function, backend="lamina", dynamic=dynamic)(x).double(), function(x.double()), rtol=1e-4, atol=1e-5
+    )
+
+
 @pytest.mark.parametrize("shape", [(4, 3, 97), (2, 8, 31, 17), (1, 4, 5, 7, 3), (3, 5, 1, 2), (8, 97)])
 @pytest.mark.parametrize(("affine", "dtype"), [(False, torch.float32), (True, torch.bfloat16)])
 def test_instance_norms_are_as_eagers(shape: tuple[int, ...], affine: bool, dtype: torch.dtype) -> None:

@@ -48,3 +48,57 @@ func.func @alone(%x: tensor<8x8x128x128xf32>) -> tensor<f32> {
   } -> tensor<f32>
   return %0 : tensor<f32>
 }
+
+// -----
+
+#whole = affine_map<(d0, d1) -> (d0, d1)>
+#rows = affine_map<(d0, d1) -> (d0)>
+#none = affine_map<(d0, d1) -> ()>
+
+// As many rows as another reduction has, more than there may be parts, are as many parts, whose results are little beside the rows.
+// CHECK-LABEL: func.func @many
+// CHECK: iterator_types = ["parallel", "reduction"]} {{.*}} outs({{.*}} : tensor<8192xf32>)
+// CHECK: iterator_types = ["parallel", "reduction", "reduction"]} {{.*}} outs({{.*}} : tensor<8192xf32>)
+// CHECK: iterator_types = ["reduction"]} {{.*}} outs({{.*}} : tensor<f32>)
+func.func @many(%x: tensor<8192x96xf32>, %e0: tensor<8192xf32>, %e1: tensor<f32>) -> (tensor<8192xf32>, tensor<f32>) {
+  %0 = linalg.generic {indexing_maps = [#whole, #rows], iterator_types = ["parallel", "reduction"]}
+      ins(%x : tensor<8192x96xf32>) outs(%e0 : tensor<8192xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %r = arith.maximumf %o, %a : f32
+    linalg.yield %r : f32
+  } -> tensor<8192xf32>
+  %1 = linalg.generic {indexing_maps = [#whole, #none], iterator_types = ["reduction", "reduction"]}
+      ins(%x : tensor<8192x96xf32>) outs(%e1 : tensor<f32>) {
+  ^bb0(%a: f32, %o: f32):
+    %r = arith.addf %o, %a : f32
+    linalg.yield %r : f32
+  } -> tensor<f32>
+  return %0, %1 : tensor<8192xf32>, tensor<f32>
+}
+
+// -----
+
+#whole = affine_map<(d0, d1) -> (d0, d1)>
+#rows = affine_map<(d0, d1) -> (d0)>
+#none = affine_map<(d0, d1) -> ()>
+
+// What very many rows yield is again summed in parts.
+// CHECK-LABEL: func.func @very_many
+// CHECK: iterator_types = ["parallel", "reduction", "reduction"]} {{.*}} outs({{.*}} : tensor<524288xf32>)
+// CHECK: iterator_types = ["parallel", "reduction"]} {{.*}} outs({{.*}} : tensor<1024xf32>)
+// CHECK: iterator_types = ["reduction"]} {{.*}} outs({{.*}} : tensor<f32>)
+func.func @very_many(%x: tensor<524288x16xf32>, %e0: tensor<524288xf32>, %e1: tensor<f32>) -> (tensor<524288xf32>, tensor<f32>) {
+  %0 = linalg.generic {indexing_maps = [#whole, #rows], iterator_types = ["parallel", "reduction"]}
+      ins(%x : tensor<524288x16xf32>) outs(%e0 : tensor<524288xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %r = arith.maximumf %o, %a : f32
+    linalg.yield %r : f32
+  } -> tensor<524288xf32>
+  %1 = linalg.generic {indexing_maps = [#whole, #none], iterator_types = ["reduction", "reduction"]}
+      ins(%x : tensor<524288x16xf32>) outs(%e1 : tensor<f32>) {
+  ^bb0(%a: f32, %o: f32):
+    %r = arith.addf %o, %a : f32
+    linalg.yield %r : f32
+  } -> tensor<f32>
+  return %0, %1 : tensor<524288xf32>, tensor<f32>
+}

@@ -54,3 +54,32 @@ func.func @channels(%x: tensor<?x8x?xf32, ["s0~2", 8, "s1~100"]>, %init: tensor<
   } -> tensor<8xf32>
   return %s : tensor<8xf32>
 }
+
+// -----
+
+#id = affine_map<(d0, d1) -> (d0, d1)>
+#row = affine_map<(d0, d1) -> (d0)>
+#none = affine_map<(d0, d1) -> ()>
+
+// A part for each of another reduction's rows: few long rows would make too few parts, and of very many the results have parts, too.
+// CHECK: module attributes {graph.outgrown = {{.*}}{{\[\[}}"s0~2000", 4], ["-s0~2000*s1~90", -65536]], {{\[\[}}"-s0~2000", -65536]
+// CHECK: outs({{.*}} : tensor<?xf32, ["s0~2000"]>)
+// CHECK: tensor.expand_shape {{.*}} into tensor<?x1x?xf32, ["s0~2000", 1, "s1~90"]>
+// CHECK: outs({{.*}} : tensor<?xf32, ["s0~2000"]>)
+// CHECK: outs({{.*}} : tensor<f32>)
+func.func @by_rows(%x: tensor<?x?xf32, ["s0~2000", "s1~90"]>, %init: tensor<?xf32, ["s0~2000"]>, %zero: tensor<f32>)
+    -> (tensor<?xf32, ["s0~2000"]>, tensor<f32>) {
+  %0 = linalg.generic {indexing_maps = [#id, #row], iterator_types = ["parallel", "reduction"]}
+      ins(%x : tensor<?x?xf32, ["s0~2000", "s1~90"]>) outs(%init : tensor<?xf32, ["s0~2000"]>) {
+  ^bb0(%a: f32, %acc: f32):
+    %r = arith.maximumf %a, %acc : f32
+    linalg.yield %r : f32
+  } -> tensor<?xf32, ["s0~2000"]>
+  %1 = linalg.generic {indexing_maps = [#id, #none], iterator_types = ["reduction", "reduction"]}
+      ins(%x : tensor<?x?xf32, ["s0~2000", "s1~90"]>) outs(%zero : tensor<f32>) {
+  ^bb0(%a: f32, %acc: f32):
+    %r = arith.addf %a, %acc : f32
+    linalg.yield %r : f32
+  } -> tensor<f32>
+  return %0, %1 : tensor<?xf32, ["s0~2000"]>, tensor<f32>
+}

@@ -51,8 +51,11 @@ def slice_of_loop(v: ir.Value, m: tuple, loop: int, start: SizeLike, length: Siz
     return sliced(v, offsets, sizes, [1] * len(shape))
 
 
-def split_loops(g: Generic, parts: dict[int, SizeLike], deferred: Sequence[int], order: Sequence[int], combine: str) -> None:
-    """Splits each loop of `parts` in two, reduces only the inner ones, and reduces the partial results by a second op.
+def split_loops(
+    g: Generic, parts: dict[int, SizeLike], deferred: Sequence[int], order: Sequence[int], combine: str
+) -> ir.Operation:
+    """Splits each loop of `parts` in two, reduces only the inner ones, and reduces the partial results by a second op, which it
+    returns.
 
     parts     for each loop to split, the iterations of the outer of the two: how many partial results there are
     deferred  reduced loops to leave to the second op, so that each of their iterations has a partial result
@@ -83,6 +86,7 @@ def split_loops(g: Generic, parts: dict[int, SizeLike], deferred: Sequence[int],
             op.results[0].type, [partial.results[0], out], [whole, result], len(partial_loops), [i in cuts for i in partial_loops]
         )
         replace_op(op, with_body(total, lambda a, b: emit_combine(combine, a, b)))
+    return total
 
 
 def entry_expr(entry: tuple[int, tuple[tuple[int, int], ...]], numbers: Mapping[int, int] | None = None) -> ir.AffineExpr:

@@ -14,6 +14,7 @@ from .joined_loops import join_loops
 BLOCK = 128  # columns of 32-bit elements that one program sums, and rows of them that are worth a part
 LEAST = 8  # parts that are worth a second kernel
 ENOUGH = 64  # parts that fill a GPU where several CTAs walk over each
+ROW = 16  # elements of a row at least where its own result is less to store than the row is to read again
 LONG = 16384  # elements of a part at least where several loops have parts
 
 
@@ -69,16 +70,17 @@ class SplittableReduction:
         return replace(self, g=g, loops=loops, deferred=deferred, order=order, inner={numbers[i] for i in self.inner})
 
 
-def parts_like(others: Sequence[tuple[bool, ...]], reduction: SplittableReduction, max_parts: int) -> dict[int, int]:
-    """Returns a part for each row of another reduction, so that one kernel computes both; none where there are too few or too many
-    rows."""
-    fitting: list[dict[int, int]] = []
+def rows_like(others: Sequence[tuple[bool, ...]], reduction: SplittableReduction, max_parts: int) -> dict[int, SizeLike]:
+    """Returns a part for each row of another reduction, so that one kernel computes both; none where there are too few rows, or
+    more than `max_parts` of them that are short."""
+    fitting: list[tuple[int, dict[int, SizeLike]]] = []
     for reduced in sorted(others):
         rows = {i: reduction.g.extents[i] for i in reduction.loops if not reduced[i]}
+        count = typical(math.prod(rows.values()))
         reduces_less = all(mine or not other for mine, other in zip(reduction.g.reduced, reduced, strict=True))
-        if reduces_less and ENOUGH <= math.prod(rows.values()) <= max_parts:
-            fitting.append(rows)
-    return max(fitting, key=lambda rows: math.prod(rows.values()), default={})
+        if reduces_less and count >= ENOUGH and (count <= max_parts or typical(reduction.reduced) >= count * ROW):
+            fitting.append((count, rows))
+    return max(fitting, key=lambda found: found[0], default=(0, {}))[1]
 
 
 def outer_parts(reduction: SplittableReduction, max_parts: int) -> dict[int, int]:

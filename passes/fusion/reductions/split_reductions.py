@@ -17,7 +17,7 @@ from .nested_reductions import merge_nested
 from .partial_reductions import reduce_in_two, split_loops
 from .ragged_parts import ragged_parts, split_ragged
 from .reduced_memory import ReducedMemory
-from .reduction import BLOCK, LEAST, SplittableReduction, adjacent_parts, even_parts, outer_parts, parts_like
+from .reduction import BLOCK, ENOUGH, LEAST, SplittableReduction, adjacent_parts, even_parts, outer_parts, rows_like
 from .repeated_terms import reduce_repeated_once
 
 LARGER = 4  # times that a call may have more to reduce than the one that was traced, for parts to be worth it
@@ -31,12 +31,13 @@ class SplitReductions(Pass):
 
     A reduction with few results over at least `elements` is split: its outermost reduced loop of n becomes (parts, n / parts),
     where `parts` is the largest allowed divisor of n; a second op reduces the partial results. Where neighbors in memory are not
-    reduced together (columns, the channels of a channels-last image), several loops may be split. Where few are, between elements
-    of other results (the channels of a group of a channels-last image), each is reduced as a column first. The order of additions
-    depends on the shape alone, never on the number of threads. A reduction of another's results is first merged with it, and a loop
-    along which nothing varies becomes a product with its count. Of symbolic sizes, those of the call that was traced decide, and
-    what is left of a loop by the number of parts is reduced by itself, unless parts are `ragged`; calls of another scale, for which
-    the decision would be another one, are noted in `graph.outgrown` on the module.
+    reduced together (columns, the channels of a channels-last image), several loops may be split. Where another reduction of as
+    many iterations has rows, each row is a part, so that one kernel reads it once for both. Where few neighbors are, between
+    elements of other results (the channels of a group of a channels-last image), each is reduced as a column first. The order of
+    additions depends on the shape alone, never on the number of threads. A reduction of another's results is first merged with it,
+    and a loop along which nothing varies becomes a product with its count. Of symbolic sizes, those of the call that was traced
+    decide, and what is left of a loop by the number of parts is reduced by itself, unless parts are `ragged`; calls of another
+    scale, for which the decision would be another one, are noted in `graph.outgrown` on the module.
 
         %s = sum(%x : tensor<4096x4096xf32>) -> tensor<f32>
      -> %p = sum(expand %x : tensor<64x64x4096xf32>) -> tensor<64xf32> ; %s = sum(%p) -> tensor<f32>
@@ -94,13 +95,23 @@ class SplitReductions(Pass):
         scales = self._scales(reduction) if self._is_ragged(g) else []
         if self._is_ragged(g) and not long and not self._is_worth_it(reduction):
             scales = [*scales, *self._scales_of_pieces(reduction, memory, least_long)]
-        if self._is_worth_it(reduction):
-            memory.forget(op)
-            if self._is_ragged(reduction.g):
-                self._split_ragged(reduction, replaced)
-            else:
-                self._split_evenly(reduction, [reduced for extents, reduced in reductions if extents == reduction.g.extents])
+        if not self._is_worth_it(reduction):
+            return scales
+        memory.forget(op)
+        others = [reduced for extents, reduced in reductions if extents == reduction.g.extents]
+        if rows := rows_like(others, reduction, self._max_parts(reduction)) if reduction.along else {}:
+            few = (math.prod(rows.values()), ENOUGH // SCALE)
+            total = split_loops(g, {}, [*reduction.deferred, *rows], reduction.order, reduction.combine)
+            outgrown = [[few, (-math.prod(g.extents), -self.elements)]]
+            return [*outgrown, *self._split(total, memory, reductions, replaced)]
+        if self._is_ragged(reduction.g):
+            self._split_ragged(reduction, replaced)
+        else:
+            self._split_evenly(reduction)
         return scales
+
+    def _max_parts(self, reduction: SplittableReduction) -> int:
+        return min(self.parts, self.programs * reduction.together // max(typical(reduction.results), 1))
 
     def _is_ragged(self, g: Generic) -> bool:
         return bool(self.ragged) and is_symbolic(g.extents)
@@ -169,15 +180,14 @@ class SplitReductions(Pass):
         order, inner = memory.order(g), memory.inner_loops(g)
         return SplittableReduction(g, combine.name, loops, deferred, order, inner, together, at_once, limit)
 
-    def _split_evenly(self, reduction: SplittableReduction, others: Sequence[tuple[bool, ...]]) -> None:
-        """Splits loops into equal parts. others: which loops other reductions of as many iterations reduce."""
-        g, results = reduction.g, max(typical(reduction.results), 1)
-        max_parts = min(self.parts, self.programs * reduction.together // results)
+    def _split_evenly(self, reduction: SplittableReduction) -> None:
+        """Splits loops into equal parts."""
+        g, results, max_parts = reduction.g, max(typical(reduction.results), 1), self._max_parts(reduction)
         max_parts = max_parts if reduction.along else min(max_parts, typical(math.prod(g.extents)) // results // BLOCK)
         known = not is_symbolic(g.extents)
         parts: dict[int, int] = {}
         if known and reduction.along:
-            parts = parts_like(others, reduction, max_parts) or outer_parts(reduction, max_parts)
+            parts = outer_parts(reduction, max_parts)
         elif known:
             parts = adjacent_parts(reduction, max_parts)
         if math.prod(parts.values()) < LEAST:
