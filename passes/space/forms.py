@@ -157,13 +157,12 @@ def _vector_axis(space: Space, merged: Merged) -> Axis | None:
 
         def score_of_access(index: Affine, weight: float) -> float:
             """Returns the score of one access of weight `weight`."""
-            stride = abs(typical(index.coefficient(a)))
+            stride = abs(typical(index.coefficient(a))) if _is_affine(index, merged, a) else SECTOR
+            axes = {x for t, _ in index.terms for x in ((t,) if isinstance(t, Axis) else merged.merged(t.free))}
             if weight == 1 and stride > 1:
-                touched = total if any(t in merged.columns for t, _ in index.terms) else rows
+                touched = rows if axes.isdisjoint(merged.columns) else total
             else:
-                touched = typical(
-                    math.prod(t.extent for t, _ in index.terms if isinstance(t, Axis))
-                )  # a row result is stored rarely
+                touched = typical(math.prod(x.extent for x in axes))  # a row result is stored rarely
             # share used of the memory fetched for neighbors; with stride 0 one element serves them all
             share = 1 / min(stride, SECTOR) if stride else 0.625
             return weight * (2 * share - 1) * touched / max(total, 1)

@@ -51,7 +51,7 @@ class Materialized:
         self.uses = Uses(self.ops, self.position)
         self.values: dict[ir.Value, None] = {}
         self.bases: dict[ir.Value, ir.Value] = {}
-        self._inlined: dict[ir.Value, tuple[int, int]] = {}
+        self._inlined: dict[ir.Value, tuple[int, dict[ir.Value, int]]] = {}
         self._order = MemoryOrder(self.ops, self.generic) if balance else None
         self.mixed = self._order.stored if self._order is not None else must_store
         self._outside()
@@ -134,17 +134,20 @@ class Materialized:
             if stored != v:
                 self._inlined[v] = self._cost(op)
 
-    def _cost(self, op: ir.Operation) -> tuple[int, int]:
-        """Returns (operations per element, bytes read) of computing `op` from memory. Scalars are computed once for all."""
-        cost, read = cost_of(op), 0
+    def _cost(self, op: ir.Operation) -> tuple[int, dict[ir.Value, int]]:
+        """Returns the operations per element of computing `op` from memory, and the bytes that it reads of each value in memory:
+        at most all, as reads of one value (its neighbors) meet in the cache. Scalars are computed once for all."""
+        cost, read = cost_of(op), dict[ir.Value, int]()
         for v in dict.fromkeys(tensors_read(op)):
             if self.is_memory(v):
-                read += bytes_of(v) if isinstance(v.type, ir.RankedTensorType) else 0
+                read[v] = bytes_of(v)
             elif v in self._inlined:
-                c, r = self._inlined[v]
-                cost, read = cost + (c if elements_of(v) > 1 or elements_of(op.results[0]) == 1 else 0), read + r
+                c, inner = self._inlined[v]
+                cost += c if elements_of(v) > 1 or elements_of(op.results[0]) == 1 else 0
+                read.update((w, min(read.get(w, 0) + n, bytes_of(w))) for w, n in inner.items())
         if op.name == "tensor.extract_slice":
-            read = read * elements_of(op.results[0]) // max(elements_of(op.operands[0]), 1)
+            part, whole = elements_of(op.results[0]), max(elements_of(op.operands[0]), 1)
+            read = {w: n * part // whole for w, n in read.items()}
         return cost, read
 
     def _worth_storing(self, op: ir.Operation, v: ir.Value) -> bool:
@@ -156,7 +159,8 @@ class Materialized:
         g = self.generic(op) if op.name == "linalg.generic" else None
         if v in self.mixed or (op.name == "linalg.generic" and (g is None or any(g.reduced))):
             return True
-        cost, read = self._inlined[v]
+        cost, reads = self._inlined[v]
+        read = sum(reads.values())
         users = self.uses.through_views(v)
         if cost > LARGEST:
             return True
@@ -190,7 +194,7 @@ class Materialized:
         """Stores the source that `v` is gathered from, and returns whether `v` is then still worth storing."""
         self.add(source)
         for between in self.ops[self.position[source.owner] + 1 : self.position[op] + 1]:
-            costs = self._cost(between) if any(w in self._inlined for w in between.results) else (0, 0)
+            costs = self._cost(between) if any(w in self._inlined for w in between.results) else (0, dict[ir.Value, int]())
             self._inlined.update((w, costs) for w in between.results if w in self._inlined)
         return self._worth_storing(op, v)
 
@@ -215,14 +219,14 @@ class Materialized:
             for made in filter(None, map(producer, tensors_read(op) if new else ())):
                 heapq.heappush(heap, -self.position[made])
         outer = {w for op in inner.values() for w in tensors_read(op) if w not in inner and self.is_memory(w)}
-        cost, read = sum(map(cost_of, inner.values())), sum(map(bytes_of, outer))
+        cost = sum(map(cost_of, inner.values()))
         beside = [set(self._sources([w for w in tensors_read(u) if w not in inner])) for u in later]
         extra = sum(bytes_of(w) for w in outer if not all(w in found for found in beside))
         if not self._is_cheap(v, repeats * cost, extra):
             return False
         for w in inner:
             self.values.pop(w, None)
-        self._inlined[v] = cost, read
+        self._inlined[v] = cost, {w: bytes_of(w) for w in outer}
         return True
 
     def _is_only_for(self, w: ir.Value, inner: dict[ir.Value, ir.Operation]) -> bool:

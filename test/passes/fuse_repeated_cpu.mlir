@@ -90,3 +90,30 @@ func.func @main(%x: tensor<1024x512xf32>, %k: tensor<f32>) -> (tensor<1024xf32>,
   } -> tensor<512xf32>
   return %0, %1 : tensor<1024xf32>, tensor<512xf32>
 }
+
+// -----
+
+// Differences of neighbors are computed again for the differences of their neighbors: their reads of one tensor meet in the cache.
+// CHECK-LABEL: func.func @differences
+// CHECK-COUNT-1: "graph.group"(%arg0) ({
+// CHECK-NOT: graph.group
+#id = affine_map<(d0, d1) -> (d0, d1)>
+func.func @differences(%x: tensor<1024x512xf32>) -> tensor<1024x510xf32> {
+  %a = tensor.extract_slice %x[0, 1] [1024, 511] [1, 1] : tensor<1024x512xf32> to tensor<1024x511xf32>
+  %b = tensor.extract_slice %x[0, 0] [1024, 511] [1, 1] : tensor<1024x512xf32> to tensor<1024x511xf32>
+  %e = tensor.empty() : tensor<1024x511xf32>
+  %d = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel", "parallel"]} ins(%a, %b : tensor<1024x511xf32>, tensor<1024x511xf32>) outs(%e : tensor<1024x511xf32>) {
+  ^bb0(%i: f32, %j: f32, %o: f32):
+    %r = arith.subf %i, %j : f32
+    linalg.yield %r : f32
+  } -> tensor<1024x511xf32>
+  %s = tensor.extract_slice %d[0, 1] [1024, 510] [1, 1] : tensor<1024x511xf32> to tensor<1024x510xf32>
+  %t = tensor.extract_slice %d[0, 0] [1024, 510] [1, 1] : tensor<1024x511xf32> to tensor<1024x510xf32>
+  %f = tensor.empty() : tensor<1024x510xf32>
+  %u = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel", "parallel"]} ins(%s, %t : tensor<1024x510xf32>, tensor<1024x510xf32>) outs(%f : tensor<1024x510xf32>) {
+  ^bb0(%i: f32, %j: f32, %o: f32):
+    %r = arith.subf %i, %j : f32
+    linalg.yield %r : f32
+  } -> tensor<1024x510xf32>
+  return %u : tensor<1024x510xf32>
+}
