@@ -30,3 +30,29 @@ func.func private @centered(%x: tensor<192x48xf32>) -> tensor<48x192xf32> attrib
   } -> tensor<48x192xf32>
   return %r : tensor<48x192xf32>
 }
+
+// Rows at an index from memory are summed in blocks along the rows, although the results are neighbors across them.
+// CHECK-LABEL: func.func private @gathered_rows
+// CHECK-NOT: tile.gather
+// CHECK: vector.transfer_read {{.*}} memref<3200xf32>, vector<64xf32>
+// CHECK-NOT: tile.gather
+// CHECK: vector.reduction <add>
+func.func private @gathered_rows(%w: tensor<50x64xf32>, %i: tensor<4096xi64>) -> tensor<4096xf32> attributes {graph.kernel} {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<4096xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<4096xf32>) -> tensor<4096xf32>
+  %g = tensor.empty() : tensor<4096x64xf32>
+  %r = linalg.generic {indexing_maps = [#row, #id], iterator_types = ["parallel", "parallel"]} ins(%i : tensor<4096xi64>) outs(%g : tensor<4096x64xf32>) {
+  ^bb0(%a: i64, %u: f32):
+    %at = arith.index_cast %a : i64 to index
+    %column = linalg.index 1 : index
+    %0 = tensor.extract %w[%at, %column] : tensor<50x64xf32>
+    linalg.yield %0 : f32
+  } -> tensor<4096x64xf32>
+  %s = linalg.generic {indexing_maps = [#id, #row], iterator_types = ["parallel", "reduction"]} ins(%r : tensor<4096x64xf32>) outs(%f : tensor<4096xf32>) {
+  ^bb0(%a: f32, %b: f32):
+    %0 = arith.addf %b, %a : f32
+    linalg.yield %0 : f32
+  } -> tensor<4096xf32>
+  return %s : tensor<4096xf32>
+}
