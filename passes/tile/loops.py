@@ -25,6 +25,7 @@ from .emit.blocks import Blocks, Frame
 from .emit.bounds import ending_at_bounds
 from .emit.scopes import Body
 from .prefetch import next_row, streamed_inputs
+from .row_blocks import blocked_axis, emit_blocks
 
 _Powers = tuple[ir.Value, dict[Any, ir.Value]]
 """The exponentials of a block, and the memo of the scope that holds them."""
@@ -58,7 +59,9 @@ class Loops:
         schedule, inner = self.schedule, list(self.schedule.inner)
         if schedule.chunked is not None and schedule.chunked not in inner:
             inner.insert(0, schedule.chunked)
-        rows = partial(self._rows, [*(a for a, _ in schedule.grouped), *inner], chunks)
+        self.row_axes = [*(a for a, _ in schedule.grouped), *inner]
+        self.blocked = blocked_axis(self)
+        rows = partial(self._rows, self.row_axes, chunks)
         if (held := kept.emit_fit(self.b, schedule, self.keep)) is None:
             rows()
         else:
@@ -96,6 +99,9 @@ class Loops:
             exact = chunk if axis.extent % chunk == 0 else None
         else:
             first, count, exact = self.b.number(0), self.b.number(axis.extent), axis.extent
+        if axis is self.blocked:
+            emit_blocks(self, axis, first, count, exact if isinstance(exact, int) else None)
+            return []
         return self._over(axis, first, count, exact, [], lambda _: self._rows(rest, chunks))
 
     def _over(
@@ -142,8 +148,17 @@ class Loops:
 
     def row(self) -> None:
         """Emits one row: the nests over its columns, then the stores of reduced results."""
+        self.reduce()
+        self.store_rows()
+        self.b.kept = {}
+
+    def reduce(self) -> None:
+        """Emits the nests over the columns of a row."""
         for i, nest in enumerate(self.nests):
             self._nest(nest, i)
+
+    def store_rows(self) -> None:
+        """Emits the stores of reduced results, and without columns those of all results."""
         last = [(r, flat) for r, flat in self.results if not r.full or not self.space.columns]
         self._read_overwritten(last)
         for r, flat in last:
@@ -152,7 +167,6 @@ class Loops:
                 parts.store_in_parts(self.b, self.schedule.config.lanes, r.expr, store)
             else:
                 store()
-        self.b.kept = {}
 
     def _read_overwritten(self, results: Sequence[tuple[Result, Any]]) -> None:
         """Emits the loads of what one of several results overwrites and another may be computed from, in front of their stores."""

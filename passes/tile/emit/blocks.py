@@ -78,7 +78,7 @@ class Blocks(Scopes):
         while stack:
             top = stack[-1]
             if top not in self._depths:
-                found = self._reduced_at(top)
+                found = self._known_at(top)
                 if found is None and (waiting := [a for a in top.args if a not in self._depths]):
                     stack += waiting
                     continue
@@ -86,15 +86,16 @@ class Blocks(Scopes):
             stack.pop()
         return self._depths[e]
 
-    def _reduced_at(self, e: Expr) -> int | None:
-        """Returns the scope that holds the result of a reduction or scan, where its loop has left it; None if none does."""
+    def _known_at(self, e: Expr) -> int | None:
+        """Returns the scope of a value that need not be computed: the innermost one for a value kept in scratch memory, which is
+        read there; that of a reduction's or scan's loop for its result. None if the value has to be computed."""
+        if e in self.kept:
+            return len(self.stack) - 1
         if not isinstance(e, Reduce | Scan):
             return None
         return next((d for d in range(len(self.stack) - 1, -1, -1) if e in self.stack[d].memo), None)
 
     def _depth(self, e: Expr) -> int:
-        if e in self.kept:
-            return len(self.stack) - 1
         return max([self.bound[a][0] for a in self.axes(e)] + [self._depths[a] for a in e.args], default=0)
 
     # -- indices

@@ -28,6 +28,7 @@ class BlockConfig:
     least_scan  elements of a scan from which on blocks run along it
     short_row   elements of a contiguous row below which it is flattened with the axis outside of it, as are the columns (0: never)
     pairs       a load with a stride of 2 reads whole blocks, and drops every second element in registers
+    row_blocks  computes what follows the sums of short rows for several rows at a time
     runs        reads and writes the lanes of a flattened axis run by run; else one by one
     """
 
@@ -42,6 +43,7 @@ class BlockConfig:
     least_scan: ClassVar[int] = 0
     short_row: ClassVar[int] = 0
     pairs: ClassVar[bool] = False
+    row_blocks: ClassVar[bool] = False
     runs: ClassVar[bool] = True
     rest_lanes: int = 0
     teams: int = 1

@@ -27,6 +27,7 @@ class CpuConfig(BlockConfig):
     edge_loops: ClassVar[bool] = True
     least_scan: ClassVar[int] = SCAN_LANES
     pairs: ClassVar[bool] = True
+    row_blocks: ClassVar[bool] = True
     runs: ClassVar[bool] = False
     lanes: int = 32
     work: int = 8192
