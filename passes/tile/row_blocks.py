@@ -16,7 +16,7 @@ from lamina.core.sizes import is_symbolic
 from lamina.core.walks import reachable
 
 from ..ir.affine import Affine, Axis
-from ..ir.expressions import Reduce, Scan
+from ..ir.expressions import Expr, Reduce, Scan
 from ..space.nests import cost
 from ..trace.stored import Pair
 from .emit.values import element
@@ -89,6 +89,6 @@ def emit_blocks(loops: Loops, axis: Axis, first: ir.Value, count: ir.Value, exac
     b.loop(b.number(0), count, ROWS, [], block)
 
 
-def _sums(e: object) -> list[Reduce]:
+def _sums(e: Expr) -> list[Reduce]:
     """Returns the reductions that an expression is computed from, without those inside of others."""
     return [x for x in reachable([e], lambda x: () if isinstance(x, Reduce) else x.args) if isinstance(x, Reduce)]
