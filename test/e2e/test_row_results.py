@@ -10,7 +10,7 @@ Make = Callable[[int, int], tuple[Tensor, ...]]
 
 
 def points(m: int, n: int) -> tuple[Tensor, ...]:
-    return torch.randn(m, 7), torch.randn(n, 7)
+    return torch.randn(m, 24) / 2, torch.randn(n, 24) / 2
 
 
 def row_and_full(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
@@ -27,6 +27,7 @@ FUNCTIONS: dict[str, tuple[Callable[..., Tensor | tuple[Tensor, ...]], Make]] = 
         lambda m, n: (torch.randn(m, n, 20), torch.randn(m, n), torch.randn(m)),
     ),
     "values at indices": (lambda x, i: x[i].norm(dim=-1).log(), lambda m, n: (torch.randn(m, 33), torch.arange(3 * n) % m)),
+    "cosines": (lambda x, y: torch.cosine_similarity(x[:, None], y, -1).exp(), points),
     "halves": (lambda x: x.square().mean(-1).rsqrt().sin(), lambda m, n: (torch.randn(m * n, 40).bfloat16(),)),
     "flags": (lambda x: (x.sum(-1).exp() > 1) & (x.amax(-1).cos() < 0.5), lambda m, n: (torch.randint(-3, 4, (m, n, 24)).float(),)),
     "indices": (lambda x: x.argmax(-1) * (x.amax(-1).exp() > 0), lambda m, n: (torch.randn(m, n, 24),)),
@@ -53,6 +54,19 @@ def test_rows(name: str, dynamic: bool) -> None:
                 continue
             unit = 2**-8 if got.dtype == torch.bfloat16 else 2**-17
             torch.testing.assert_close(got.double(), want, rtol=unit, atol=unit)
+
+
+def test_sums_of_other_rows() -> None:
+    """Results that need sums which are the same for all rows of a block: gradients of cosines of all pairs."""
+    run = torch.compile(lambda x, y: torch.cosine_similarity(x[:, None], y, -1), backend="lamina")
+    for m, n in SIZES:
+        x, y = (a.requires_grad_() for a in points(m, n))
+        wide = [a.detach().double().requires_grad_() for a in (x, y)]
+        weight = torch.randn(m, n)
+        got = torch.autograd.grad(run(x, y), (x, y), weight)
+        want = torch.autograd.grad(torch.cosine_similarity(wide[0][:, None], wide[1], -1), wide, weight.double())
+        for a, b in zip(got, want, strict=True):
+            assert (a - b).norm() <= 1e-5 * b.norm()
 
 
 def test_in_place() -> None:

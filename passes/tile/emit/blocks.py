@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from torch_mlir import ir
-from torch_mlir.dialects import arith, vector
+from torch_mlir.dialects import arith, memref, vector
 
 from lamina.core.sizes import Size, typical
 
@@ -259,4 +259,6 @@ class Blocks(Scopes):
     def _read_kept(self, e: Expr) -> ir.Value:
         flat, at = self.kept[e]
         with self.point():
+            if not self.is_block(e):
+                return self.from_memory(memref.load(flat, [self.index(at)]), e.dtype)
             return self.from_memory(access.saved_block(self, flat, self.merged.index(at)), e.dtype)
