@@ -21,13 +21,13 @@ from ..ir.expressions import Expr, Load
 from ..ir.extern_calls import memory_strides
 from ..ir.reading import SCAN, SCATTER, SORT, Generic, Untraceable, bytes_of, elements_of, ops_in, producer, shape_of
 from ..ir.views import SINGLE_VIEWS, through_views
-from .costs import CHEAP, FREE, LARGEST, cost_of
+from .costs import CHEAP, FREE, LARGEST, REPEATED, cost_of
 from .gathered import gathered_source, gathers_from
 from .memory_order import MemoryOrder
 from .orders import behind_widening
 from .placed import placed_parts
 from .trace import Tracer
-from .uses import OUTSIDE, Uses, tensors_read
+from .uses import OUTSIDE, Uses, broadcast_sources, repetitions, tensors_read
 
 
 def _one_stride(offset: Affine, index: Affine) -> bool:
@@ -164,7 +164,8 @@ class Materialized:
         users = self.uses.through_views(v)
         if cost > LARGEST:
             return True
-        if cost > (FREE if self.balance and self._joins_reduction(v) else CHEAP) and any(self._repeats(u, t) for u, t in users):
+        limit = FREE if self.balance and self._joins_reduction(v) else CHEAP
+        if cost > limit and any(self._repeats(u, t) * (1 if self.balance else cost / limit) >= REPEATED for u, t in users):
             return True
         if self.balance and len(users) > 1 and all(self._is_tap(u, v) for u in self.uses.inside(v)):
             return self._worth_storing_for_taps(v, cost)
@@ -174,9 +175,8 @@ class Materialized:
             return False
         if self.balance and self._is_placed(v, cost, read):
             return False
-        source = gathered_source(v, self.is_memory, self.generic) if self.balance else None
-        if source is not None:
-            return self._worth_storing_still(op, v, source)
+        if sources := self._worth_storing_instead(v):
+            return self._worth_storing_still(op, v, sources)
         gathers = bool(self.balance) and all(gathers_from(u, t) for u, t in users)
         return not (gathers and self._is_cheap(v, (len(users) - 1) * cost, read))
 
@@ -190,10 +190,20 @@ class Materialized:
         """Returns whether computing `v` again takes less time than storing it: operations per element, and bytes read."""
         return cost * elements_of(v) <= self.balance * bytes_of(v) and read <= 1.25 * bytes_of(v)
 
-    def _worth_storing_still(self, op: ir.Operation, v: ir.Value, source: ir.Value) -> bool:
-        """Stores the source that `v` is gathered from, and returns whether `v` is then still worth storing."""
-        self.add(source)
-        for between in self.ops[self.position[source.owner] + 1 : self.position[op] + 1]:
+    def _worth_storing_instead(self, v: ir.Value) -> list[ir.Value]:
+        """Returns what may be stored in place of `v`, which is cheap to compute from it: on a GPU the value that it is gathered
+        from, on a CPU costly values that it broadcasts."""
+        if self.balance:
+            source = gathered_source(v, self.is_memory, self.generic)
+            return [] if source is None else [source]
+        return [w for w in broadcast_sources(v, self.is_memory) if self._inlined[w][0] > FREE]
+
+    def _worth_storing_still(self, op: ir.Operation, v: ir.Value, sources: list[ir.Value]) -> bool:
+        """Stores what `v` is computed from, and returns whether `v` is then still worth storing."""
+        for w in sources:
+            self.add(w)
+        first = min(self.position[w.owner] for w in sources)
+        for between in self.ops[first + 1 : self.position[op] + 1]:
             costs = self._cost(between) if any(w in self._inlined for w in between.results) else (0, dict[ir.Value, int]())
             self._inlined.update((w, costs) for w in between.results if w in self._inlined)
         return self._worth_storing(op, v)
@@ -268,20 +278,15 @@ class Materialized:
 
         return [w for w in reachable(values, before) if self.is_memory(w)]
 
-    def _repeats(self, user: ir.Operation, v: ir.Value) -> bool:
-        """Returns whether `user` reads elements of `v` once per iteration of an outer loop that `v` does not vary over."""
+    def _repeats(self, user: ir.Operation, v: ir.Value) -> int:
+        """Returns how often `user` computes an element of `v`."""
         g = self.generic(user) if user.name == "linalg.generic" else None
         if g is None:
-            return False
-        loops = list(range(len(g.extents)))
+            return 1
+        inwards = None
         if self._order is not None and not any(g.reduced) and len(user.results) == 1:
-            loops = [i for d in self._order.inwards(user.results[0]) for i, _ in g.maps[g.inputs][d][1]]
-        for operand, m in zip(user.operands, g.maps, strict=True):
-            if operand == v:
-                varies = {loop for _, terms in m for loop, _ in terms}
-                last = max((at for at, i in enumerate(loops) if i in varies and g.extents[i] != 1), default=-1)
-                return any(i not in varies and typical(g.extents[i]) >= 8 for i in loops[: max(last, 0)])
-        return False
+            inwards = [i for d in self._order.inwards(user.results[0]) for i, _ in g.maps[g.inputs][d][1]]
+        return repetitions(g, v, inwards)
 
 
 def _is_splat(op: ir.Operation) -> bool:

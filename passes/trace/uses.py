@@ -1,18 +1,21 @@
-"""Finds the ops of a function that read a value, inside and outside of Lamina's kernels."""
+"""Finds the ops of a function that read a value, inside and outside of Lamina's kernels, and how often they read its elements."""
 
+import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from torch_mlir import ir
 
+from lamina.core.sizes import typical
 from lamina.core.walks import reachable
 from lamina.dialects.graph import CALLS
 
-from ..ir.reading import producer
+from ..ir.reading import Generic, elements_of, producer
 from ..ir.views import SINGLE_VIEWS
 
 OUTSIDE = ("func.return", *CALLS, "func.call", "return", "call")
 """Ops that no kernel of Lamina's holds."""
+MANY = 8  # elements that one element of a broadcast value is read for
 
 
 class Uses:
@@ -74,3 +77,31 @@ def tensors_read(op: ir.Operation) -> list[ir.Value]:
             if o.operation.name == "tensor.extract":
                 tensors.append(o.operation.operands[0])
     return tensors
+
+
+def broadcast_sources(v: ir.Value, is_memory: Callable[[ir.Value], bool]) -> list[ir.Value]:
+    """Returns the computed values, the nearest ones to `v`, of which an element is read for many elements of `v`."""
+    few = elements_of(v) // MANY
+
+    def before(w: ir.Value) -> list[ir.Value]:
+        """Returns the values that a computed value is made of; behind one of few elements, only what views show."""
+        op = producer(w)
+        if op is None or is_memory(w) or (elements_of(w) <= few and op.name not in SINGLE_VIEWS):
+            return []
+        return tensors_read(op)
+
+    found = [w for w in reachable([v], before) if elements_of(w) <= few and not is_memory(w)]
+    return [w for w in found if w.owner.name not in SINGLE_VIEWS and elements_of(w) > 1]
+
+
+def repetitions(g: Generic, v: ir.Value, inwards: Sequence[int] | None = None) -> int:
+    """Returns how often a generic computes an element of its operand `v`, if it does: once per iteration of outer loops that `v`
+    does not vary over. inwards: its loops, the innermost last, where that is not their own order."""
+    loops = list(range(len(g.extents))) if inwards is None else inwards
+    times = 1
+    for operand, m in zip(g.op.operands, g.maps, strict=True):
+        if operand == v:
+            varies = {loop for _, terms in m for loop, _ in terms}
+            last = max((at for at, i in enumerate(loops) if i in varies and g.extents[i] != 1), default=-1)
+            times = max(times, math.prod(typical(g.extents[i]) for i in loops[: max(last, 0)] if i not in varies))
+    return times

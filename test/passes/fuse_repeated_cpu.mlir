@@ -117,3 +117,79 @@ func.func @differences(%x: tensor<1024x512xf32>) -> tensor<1024x510xf32> {
   } -> tensor<1024x510xf32>
   return %u : tensor<1024x510xf32>
 }
+
+// -----
+
+// The weights of pairs are stored, and not the sixteen times as many elements that they scale, of which there are two sums.
+// CHECK-LABEL: func.func @weights
+// CHECK: %[[WEIGHTS:.*]] = "graph.group"(%arg0) ({
+// CHECK: math.exp
+// CHECK: }) {{.*}} -> tensor<256x512xf32>
+// CHECK: "graph.group"(%arg1, %[[WEIGHTS]]) ({
+// CHECK: }) {{.*}} -> tensor<256x16xf32>
+// CHECK: "graph.group"(%arg1, %[[WEIGHTS]]) ({
+// CHECK: }) {{.*}} -> tensor<512x16xf32>
+#two = affine_map<(d0, d1) -> (d0, d1)>
+#all = affine_map<(d0, d1, d2) -> (d0, d1, d2)>
+#pair = affine_map<(d0, d1, d2) -> (d0, d1)>
+#first = affine_map<(d0, d1, d2) -> (d0, d2)>
+#second = affine_map<(d0, d1, d2) -> (d1, d2)>
+func.func @weights(%d: tensor<256x512xf32>, %x: tensor<256x512x16xf32>) -> (tensor<256x16xf32>, tensor<512x16xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<256x512xf32>
+  %w = linalg.generic {indexing_maps = [#two, #two], iterator_types = ["parallel", "parallel"]} ins(%d : tensor<256x512xf32>) outs(%e : tensor<256x512xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %p = math.exp %a : f32
+    %q = arith.divf %p, %a : f32
+    linalg.yield %q : f32
+  } -> tensor<256x512xf32>
+  %e3 = tensor.empty() : tensor<256x512x16xf32>
+  %v = linalg.generic {indexing_maps = [#all, #pair, #all], iterator_types = ["parallel", "parallel", "parallel"]} ins(%x, %w : tensor<256x512x16xf32>, tensor<256x512xf32>) outs(%e3 : tensor<256x512x16xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %r = arith.mulf %a, %b : f32
+    linalg.yield %r : f32
+  } -> tensor<256x512x16xf32>
+  %e0 = tensor.empty() : tensor<256x16xf32>
+  %f0 = linalg.fill ins(%zero : f32) outs(%e0 : tensor<256x16xf32>) -> tensor<256x16xf32>
+  %0 = linalg.generic {indexing_maps = [#all, #first], iterator_types = ["parallel", "reduction", "parallel"]} ins(%v : tensor<256x512x16xf32>) outs(%f0 : tensor<256x16xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %r = arith.addf %o, %a : f32
+    linalg.yield %r : f32
+  } -> tensor<256x16xf32>
+  %e1 = tensor.empty() : tensor<512x16xf32>
+  %f1 = linalg.fill ins(%zero : f32) outs(%e1 : tensor<512x16xf32>) -> tensor<512x16xf32>
+  %1 = linalg.generic {indexing_maps = [#all, #second], iterator_types = ["reduction", "parallel", "parallel"]} ins(%v : tensor<256x512x16xf32>) outs(%f1 : tensor<512x16xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %r = arith.addf %o, %a : f32
+    linalg.yield %r : f32
+  } -> tensor<512x16xf32>
+  return %0, %1 : tensor<256x16xf32>, tensor<512x16xf32>
+}
+
+// -----
+
+// A table that costs more than the usual value is stored even if only four images read it.
+// CHECK-LABEL: func.func @table
+// CHECK: %[[TABLE:.*]] = "graph.group"(%arg0) ({
+// CHECK: math.sin
+// CHECK: "graph.group"(%{{.*}}%[[TABLE]]
+#two = affine_map<(d0, d1) -> (d0, d1)>
+#image = affine_map<(d0, d1, d2) -> (d0, d1, d2)>
+#entry = affine_map<(d0, d1, d2) -> (d1, d2)>
+func.func @table(%a: tensor<256x256xf32>, %x: tensor<4x256x256xf32>) -> tensor<4x256x256xf32> {
+  %e = tensor.empty() : tensor<256x256xf32>
+  %t = linalg.generic {indexing_maps = [#two, #two], iterator_types = ["parallel", "parallel"]} ins(%a : tensor<256x256xf32>) outs(%e : tensor<256x256xf32>) {
+  ^bb0(%i: f32, %o: f32):
+    %s = math.sin %i : f32
+    %c = math.cos %i : f32
+    %r = arith.mulf %s, %c : f32
+    linalg.yield %r : f32
+  } -> tensor<256x256xf32>
+  %f = tensor.empty() : tensor<4x256x256xf32>
+  %u = linalg.generic {indexing_maps = [#image, #entry, #image], iterator_types = ["parallel", "parallel", "parallel"]} ins(%x, %t : tensor<4x256x256xf32>, tensor<256x256xf32>) outs(%f : tensor<4x256x256xf32>) {
+  ^bb0(%i: f32, %j: f32, %o: f32):
+    %r = arith.addf %i, %j : f32
+    linalg.yield %r : f32
+  } -> tensor<4x256x256xf32>
+  return %u : tensor<4x256x256xf32>
+}
