@@ -21,6 +21,7 @@ import lit.Test
 import lit.worker
 import pytest
 
+from lamina.frontend.capture.frames import in_one_chunk
 from lamina.passes.families.conv import layout
 
 # Processes share the cores: a thread that waits by spinning takes the time of one that computes. OpenMP reads this when torch is
@@ -147,12 +148,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: Iterable[pytest.
     items[:] = ordered  # type: ignore[index]  # pytest wants the list changed in place
 
 
-def pytest_collection_finish() -> None:
-    """Spares tests searching all that is imported for garbage, and searching for it often, as is done between tests; and what a
-    torch that is known spends on what they do not depend on, unless LAMINA_TEST_PLAIN_TORCH is set."""
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Spares tests searching all that is imported for garbage, and searching for it often, as is done between tests; mapping memory
+    for frames; and what a torch that is known spends on what they do not depend on, unless LAMINA_TEST_PLAIN_TORCH is set."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 20, 1_000)
+    for item in session.items:
+        item.runtest = in_one_chunk(item.runtest)  # type: ignore[method-assign]
     if "torch._dynamo" in sys.modules:
         from quick_torch_fits import FITS
 

@@ -32,6 +32,7 @@ from .assigned import Assignments
 from .autograd_functions import custom_functions_as_nodes
 from .example_inputs import register, registering, without_shared_memory
 from .foreign import Foreign
+from .frames import in_one_chunk
 from .module_state import Place, has_global_hooks
 from .open_sizes import OpenDims, automatic_dims, shapes_collection
 from .regions import in_callers_autocast, without_grad_modes, without_region_graphs
@@ -95,6 +96,7 @@ class Inference:
     mutated: tuple[int | None, ...]
 
 
+@in_one_chunk
 def trace(
     module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], open_dims: Mapping[int, OpenDims] | None = None
 ) -> Traced:
@@ -189,6 +191,7 @@ def _check_hooks(module: nn.Module, grad: bool) -> None:
             )
 
 
+@in_one_chunk
 def inference(traced: Traced, decompositions: Table | None = None, target: str | Target | None = None) -> Inference:
     """Functionalizes and decomposes `traced`, with eager's aliases of inputs restored.
 

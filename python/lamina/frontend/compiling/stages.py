@@ -23,6 +23,7 @@ from ..calls.call import adapt
 from ..calls.interface import with_outputs
 from ..calls.saved import note_free_strides, with_strides
 from ..capture.exclusive import BUILDING, COMPILING
+from ..capture.frames import in_one_chunk
 from ..custom.substitute import with_users_patterns
 from ..fx.aliases import ViewResult
 from ..fx.destination import Destination, check_devices, destination_of
@@ -126,6 +127,7 @@ def _captured(gm: fx.GraphModule, built: Built) -> tuple[Tensor, ...]:
         return tuple(value.to(f"cuda:{built.gpu}") for value in captured)
 
 
+@in_one_chunk
 def build(
     gm: fx.GraphModule,
     *,

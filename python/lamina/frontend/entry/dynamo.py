@@ -14,6 +14,7 @@ from ..attention.recognize import recognize
 from ..calls.direct_call import Watched, direct, mutated_arguments, unwrapped
 from ..calls.direct_training import WatchedTraining
 from ..calls.saved import take_strides, with_room
+from ..capture.frames import in_one_chunk
 from ..capture.whole import RESIZING, WRONG, kept_composite
 from ..compiling.per_size import per_size
 from ..compiling.specialized import specialized_graph
@@ -36,6 +37,7 @@ from .specialize import for_captured, specialization
 _MODES: dict[str | None, dict[str, Any]] = {None: {}, "default": {}, "reduce-overhead": {"cuda_graphs": True}}
 
 
+@in_one_chunk
 def backend(
     gm: fx.GraphModule,
     example_inputs: Sequence[Any],
