@@ -8,15 +8,17 @@ from lamina.core.sizes import SizeLike, is_bounded, is_symbolic, typical, upper_
 from lamina.schedules import narrow, nvvm
 from lamina.schedules.base import TILE_SIDE
 from lamina.schedules.rows import CLUSTER, Rows, Triton
+from lamina.schedules.transposes import transpose_tiles
 
 from ..ir.affine import Axis
+from ..ir.expressions import Load
 from .coalesce import Merged
 from .contraction import Unfit
 from .forms import flattened, form_of, side_by_side
 from .nests import nests_of
 from .regions import part_extent
 from .scans import has_scans, has_sorts
-from .schedule import Schedule
+from .schedule import Schedule, bits
 from .space import Space
 from .vector_width import (
     Access,
@@ -83,7 +85,7 @@ def _transpose_tiles(merged: Merged, vector: Axis, crossed: Axis, vec: int, devi
     """Returns the schedule of a transpose, and the rows of a tile. What a call decides may be long on either side."""
     lanes, rows = (max(typical(a.extent), TILE_SIDE if is_symbolic(a.extent) else 0) for a in (vector, crossed))
     others = typical(math.prod(a.extent for a in merged.rows if a is not vector and a is not crossed))
-    return nvvm.transpose_tiles(vec, lanes, rows, others, device.sm_count)
+    return transpose_tiles(vec, lanes, rows, others, device.sm_count)
 
 
 def _flattened(
@@ -197,12 +199,25 @@ def _along_rows(
     # Where a call decides how many rows there are, it may have few: long ones have several CTAs each.
     few = rows < device.sm_count or is_symbolic(tuple(a.extent for a in merged.rows))
     shared = ctas if few and not scans else 1
+    read = _varying(space)
+    values = len(read) + len(space.results) if len(read) > 1 else 0
     if scans or (len(walks) == 1 and lanes * rows > nvvm.BUSY * device.sm_count * vec):
-        config = nvvm.row_walk(lanes, vec, rows, device.sm_count, shared)
+        config = nvvm.row_walk(lanes, vec, rows, device.sm_count, shared, values)
     else:
-        config = nvvm.row_reduction(lanes, vec, rows, inputs, device.sm_count, ctas, item, shared)
+        least = nvvm.ctas_of_few(rows, lanes * _read_bytes(read), device.sm_count, shared)
+        config = nvvm.row_reduction(lanes, vec, rows, inputs, device.sm_count, ctas, item, shared, least, values)
     pieces = len(merged.columns) > 1 and is_symbolic(tuple(a.extent for a in merged.columns))  # else they are one run of jumps
     return nvvm.in_teams(config) if pieces and not scans and not any(walk.online for walk in walks) else config
+
+
+def _varying(space: Space) -> list[Load]:
+    """Returns the loads that differ along a row."""
+    return [e for e in space.loads if any(a in e.free for a in space.columns)]
+
+
+def _read_bytes(loads: list[Load]) -> int:
+    """Returns the bytes that are read for an element of a row: of those at indices that are read themselves, whole sectors."""
+    return sum(nvvm.SECTOR if e.offset.opaque else bits(e.dtype) // 8 for e in loads)
 
 
 def _ctas(merged: Merged, device: Gpu) -> int:

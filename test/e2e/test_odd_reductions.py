@@ -150,3 +150,31 @@ def test_many_matrices_by_a_vector_each(shapes: tuple[tuple[int, ...], ...], dty
     a, b = (torch.randn(shape, dtype=dtype) for shape in shapes)
     check(torch.bmm, a, b)
     assert not lamina.explain(torch.bmm, (a, b), show=False).externals
+
+
+@pytest.mark.parametrize("function", [torch.any, torch.all])
+@pytest.mark.parametrize("dim", [(), (0, 1), 1, None, (0,), -1])
+@pytest.mark.parametrize("shape", [(3, 5), (0, 5), (3, 0), (129, 1000)])
+def test_truth(function: Callable[..., Tensor], dim: int | tuple[int, ...] | None, shape: tuple[int, ...]) -> None:
+    """No dimension is not all of them; of nothing, all are true and none is."""
+    torch._dynamo.reset()
+    given = {} if dim is None else {"dim": dim}
+    compiled = torch.compile(lambda x: function(x, **given), backend="lamina")
+    for x in (torch.randn(shape) > 1, torch.randint(2, shape, dtype=torch.uint8) * 7, torch.randn(shape).relu()):
+        found, exact = compiled(x), function(x, **given)
+        assert found.dtype == exact.dtype and found.shape == exact.shape and torch.equal(found, exact)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_mish(dtype: torch.dtype) -> None:
+    """Mish and its gradient are as precise as eager's, also where an exponential overflows."""
+    edges = [0, 19.99, 20, 20.5, 60, 1e4, -60, -90, -1e4]
+    x = torch.cat((torch.randn(4097) * 6, torch.tensor(edges))).to(dtype).requires_grad_()
+    found = torch.compile(F.mish, backend="lamina")(x)
+    (gradient,) = torch.autograd.grad(found.sum(), x)
+    wide = x.detach().double().requires_grad_()
+    exact = F.mish(wide)
+    (slope,) = torch.autograd.grad(exact.sum(), wide)
+    bound = {torch.float32: 1e-6, torch.float64: 1e-14, torch.bfloat16: 8e-3}[dtype]
+    torch.testing.assert_close(found.double(), exact, rtol=bound, atol=0)
+    torch.testing.assert_close(gradient.double(), slope, rtol=bound, atol=bound)

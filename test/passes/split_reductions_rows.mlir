@@ -33,10 +33,10 @@ func.func @beside(%x: tensor<6x15x128x128xf32>) -> (tensor<6x15xf32>, tensor<f32
 #whole = affine_map<(d0, d1, d2, d3) -> (d0, d1, d2, d3)>
 #none = affine_map<(d0, d1, d2, d3) -> ()>
 
-// Where the outermost loop alone makes few parts, those behind it are split, too.
+// Where the outermost loop alone makes few or long parts, those behind it are split, too.
 // CHECK-LABEL: func.func @alone
-// CHECK: -> tensor<8x8xf32>
-// CHECK: iterator_types = ["reduction", "reduction"]
+// CHECK: -> tensor<8x8x2xf32>
+// CHECK: iterator_types = ["reduction", "reduction", "reduction"]
 func.func @alone(%x: tensor<8x8x128x128xf32>) -> tensor<f32> {
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<f32>

@@ -15,7 +15,7 @@ BLOCK = 128  # columns of 32-bit elements that one program sums, and rows of the
 LEAST = 8  # parts that are worth a second kernel
 ENOUGH = 64  # parts that fill a GPU where several CTAs walk over each
 ROW = 16  # elements of a row at least where its own result is less to store than the row is to read again
-LONG = 16384  # elements of a part at least where several loops have parts
+LONG = 8192  # elements of a part at least where several loops have parts
 
 
 @dataclass(frozen=True)
@@ -84,8 +84,8 @@ def rows_like(others: Sequence[tuple[bool, ...]], reduction: SplittableReduction
 
 
 def outer_parts(reduction: SplittableReduction, max_parts: int) -> dict[int, int]:
-    """Returns the parts of the first loop that makes enough, and, where these are few, of the loops behind it. A loop along
-    neighbors in memory is taken only where no other does, in pieces that are worth a part."""
+    """Returns the parts of the first loop that makes enough, and of the loops behind it where parts are long. A loop along
+    neighbors in memory is taken first only where no other does, in pieces that are worth a part."""
     loops = sorted(reduction.loops, key=lambda i: i in reduction.inner)
     for position, loop in enumerate(loops):
         n = reduction.g.extents[loop]
@@ -94,9 +94,11 @@ def outer_parts(reduction: SplittableReduction, max_parts: int) -> dict[int, int
         parts_of = {loop: parts}
         for behind in loops[position + 1 :]:
             few = min(max_parts // parts, typical(reduction.reduced) // (parts * LONG))
-            if parts >= ENOUGH or parts_of[loop] < reduction.g.extents[loop] or behind in reduction.inner or few < 2:
+            if parts_of[loop] < reduction.g.extents[loop] or few < 2:
                 break
-            loop, parts_of[behind] = behind, _divisor(reduction.g.extents[behind], few)
+            loop, whole = behind, BLOCK if behind in reduction.inner else 1
+            n = reduction.g.extents[behind]
+            parts_of[behind] = _divisor(n // whole, few) if n % whole == 0 else 1
             parts *= parts_of[behind]
         return parts_of
     return {}

@@ -1,10 +1,9 @@
-"""Schedules of tile programs on NVIDIA GPUs: threads, vector width and CTAs for pointwise, reduction, scan, transpose and direct
-convolution kernels."""
+"""Schedules of tile programs on NVIDIA GPUs: threads, vector width and CTAs for pointwise, reduction and scan kernels."""
 
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from .base import TILE_SIDE, BlockConfig, power_of_two
+from .base import BlockConfig, power_of_two
 
 SHORT = 16  # elements of a row below which rows are walked together
 WARP = 32  # threads
@@ -17,6 +16,10 @@ BUSY = 1024  # threads that an SM should have work for
 WALK_THREADS = 256  # of one row that a loop walks over
 SORT_ELEMENTS = 8  # of a row in one thread that sorts it
 SMALL_CTAS = 8  # for each SM, from which on a warp to a row is better than CTAs of two to four warps with a barrier
+REGISTERS = 1 << 16  # of an SM
+HELD = 128  # elements that a thread holds at most where it has several accesses of each input in flight
+ADDRESSING = 24  # registers of a thread that walks over rows, besides the elements that it holds
+ALONE = 1 << 16  # bytes of a row that one SM reads about as fast as several agree on a result
 STEPS = 4  # that each CTA takes at least where several share a row that they walk over
 WALK_CHUNKS = 4  # accesses in flight per thread when it walks over a row
 COLUMN_THREADS = 256  # of a CTA that reduces columns
@@ -31,9 +34,6 @@ FILLED = 0.85  # least share of a program's threads with work
 LINE = 8  # neighboring threads whose widest accesses make a line of the cache
 FULL_ACCESS = 16  # bytes of a thread's widest memory access
 SECTOR = 32  # bytes of memory that caches move at a time
-TRANSPOSE_THREADS = 256  # of a CTA that transposes a tile
-TILE_LEAST, TILE_MOST = 8, 512  # bounds of the sides of a transpose tile
-TILE_CTAS = 2  # that an SM should have
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,16 @@ def leaves_threads_idle(extent: int, vec: int) -> bool:
 
 
 def row_reduction(
-    extent: int, vec: int, rows: int, inputs: int, sms: int, most_ctas: int, item: int = 0, walking: int = 1
+    extent: int,
+    vec: int,
+    rows: int,
+    inputs: int,
+    sms: int,
+    most_ctas: int,
+    item: int = 0,
+    walking: int = 1,
+    ctas: int = 1,
+    values: int = 0,
 ) -> NvvmConfig:
     """Returns the schedule of reductions along `rows` rows of `extent` contiguous elements.
 
@@ -122,6 +131,8 @@ def row_reduction(
     most_ctas  CTAs of a cluster at most (1: there are no clusters)
     item       bytes of an element: with narrow accesses, the threads of a row together read a sector at least (0: any number)
     walking    CTAs that a row has at most where it does not stay in registers and is long enough for them
+    ctas       CTAs that a row should have, though it may find room in fewer (see ctas_of_few)
+    values     see row_walk
     """
     accesses = -(-extent // vec)
     threads = max(power_of_two(-(-extent // REGISTER_ELEMENTS)), min(_of_short_row(accesses, LINE), WARP))
@@ -136,30 +147,57 @@ def row_reduction(
         threads *= 2
     threads = min(threads, MOST_THREADS, power_of_two(accesses))
     chunks = max(-(-extent // (threads * vec)), 1)
-    if chunks * vec > REGISTER_ELEMENTS:
-        cluster = power_of_two(-(-extent // (threads * REGISTER_ELEMENTS)))
+    if chunks * vec > REGISTER_ELEMENTS or ctas > 1:
+        cluster = max(power_of_two(-(-extent // (threads * REGISTER_ELEMENTS))), ctas)
         if cluster <= most_ctas and extent >= 4 * threads * vec:
             chunks = -(-extent // (threads * vec * cluster))
             resident = 2 if inputs == 1 or chunks * vec <= SHARED_ELEMENTS else 0
             return NvvmConfig(threads, vec, chunks, cluster=cluster, resident=resident)
     if chunks * vec > 2 * REGISTER_ELEMENTS:
         chunks = max(16 // vec, 1)  # does not fit in registers: the program loops over the row
-        if (ctas := _sharing(extent, threads * vec * chunks, walking)) > 1:
-            return NvvmConfig(threads, vec, chunks, cluster=ctas)
+        ctas = _sharing(extent, threads * vec * chunks, walking)
+        pack = 1 if ctas > 1 else _packed_rows(threads)
+        resident = _walking_ctas(threads * pack, vec * chunks * values)
+        return NvvmConfig(threads, vec, chunks, pack, cluster=ctas, resident=resident)
     return NvvmConfig(threads, vec, chunks, pack=_packed_rows(threads))
 
 
-def row_walk(extent: int, vec: int, rows: int, sms: int, ctas: int) -> NvvmConfig:
+def ctas_of_few(rows: int, bytes_: int, sms: int, most: int) -> int:
+    """Returns how many CTAs, a power of two up to `most`, should share each of few rows, of which one reads so many bytes: an SM
+    reads `ALONE` in about a microsecond, while others are idle."""
+    ctas = 1
+    while 2 * ctas <= most and 2 * ctas * rows <= sms and 2 * ctas * ALONE <= bytes_:
+        ctas *= 2
+    return ctas
+
+
+def row_walk(extent: int, vec: int, rows: int, sms: int, ctas: int, values: int = 0) -> NvvmConfig:
     """Returns the schedule of a single pass over `rows` rows that need not stay in registers: enough accesses in flight. Few rows
-    have more threads each, and rows that are long enough up to `ctas` CTAs each."""
+    have more threads each, and rows that are long enough up to `ctas` CTAs each.
+
+    values  the tensors that are read and the results that are held, of several inputs (0: of one)
+    """
     accesses = -(-extent // vec)
     threads = min(WALK_THREADS, _of_short_row(accesses, LINE // 2))
     while threads < min(_most_of_short_row(accesses), power_of_two(accesses)) and rows * threads < sms * BUSY:
         threads *= 2
     chunks = max(min(WALK_CHUNKS, -(-accesses // threads)), 1)
-    if (shared := _sharing(extent, threads * vec * chunks, ctas)) > 1:
-        return NvvmConfig(threads, vec, chunks, cluster=shared)
-    return NvvmConfig(threads, vec, chunks, pack=_packed_rows(threads))
+    while chunks > 1 and chunks * vec * values > HELD:
+        chunks //= 2
+    if threads == 2 * WARP and rows >= SMALL_CTAS * sms:  # CTAs of two warps
+        threads, chunks = WARP, -(-accesses // WARP)
+    shared = _sharing(extent, threads * vec * chunks, ctas)
+    pack = 1 if shared > 1 else _packed_rows(threads)
+    resident = _walking_ctas(threads * pack, vec * chunks * values)
+    return NvvmConfig(threads, vec, chunks, pack, cluster=shared, resident=resident)
+
+
+def _walking_ctas(threads: int, held: int) -> int:
+    """Returns how many CTAs of so many threads, which hold so many elements each, an SM should hold, so that the loads of all
+    inputs are in flight at once: without a bound, ptxas saves registers by moving those of one behind what is computed from
+    another's. 0 for no bound: of nothing that is held, and where elements are too many."""
+    ctas = REGISTERS // (threads * (ADDRESSING + held))
+    return ctas if held and ctas > 1 else 0
 
 
 def _of_short_row(accesses: int, enough: int) -> int:
@@ -233,24 +271,6 @@ def sums_that_fill(extent: int, columns: int, sms: int) -> int:
 def column_scan(extent: int) -> NvvmConfig:
     """Returns the schedule of a scan down columns: every thread has a column of its own."""
     return NvvmConfig(min(WARP, power_of_two(extent)), 1, 1)
-
-
-def transpose_tiles(vec: int, lanes: int, rows: int, others: int, sms: int) -> tuple[NvvmConfig, int]:
-    """Returns the schedule of `others` transposes by tiles whose rows the threads share, and how many rows a tile has: as many as
-    lanes, but tiles of a tensor that is short along one side, such as an image of few channels, are longer along the other, as far
-    as there are enough of them for the GPU.
-
-    lanes  extent along the vector axis
-    rows   extent across it
-    """
-    short, long = sorted((lanes, rows))
-    side = max(min(power_of_two(short), TILE_SIDE), TILE_LEAST)
-    longer = min(TILE_SIDE * TILE_SIDE // side, TILE_MOST)
-    while longer > TILE_SIDE and (longer >= 2 * long or others * -(-short // side) * -(-long // longer) < TILE_CTAS * sms):
-        longer //= 2
-    wide, high = (side, longer) if lanes <= rows else (longer, side)
-    threads = min(wide // vec, TRANSPOSE_THREADS)
-    return NvvmConfig(threads, vec, wide // (threads * vec), teams=TRANSPOSE_THREADS // threads), high
 
 
 def scalar_schedule() -> NvvmConfig:

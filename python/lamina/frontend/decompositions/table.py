@@ -71,10 +71,10 @@ FROM_TORCH = tuple(
     attrgetter(name)(aten)
     for name in """
     gelu.default gelu_backward.default silu.default silu_backward.default softplus.default softplus_backward.default
-    log_sigmoid_forward.default mish.default hardsigmoid.default hardswish.default elu.default leaky_relu.default
+    log_sigmoid_forward.default hardsigmoid.default hardswish.default elu.default leaky_relu.default
     tanh_backward.default sigmoid_backward.default
     _softmax.default _log_softmax.default _fused_rms_norm.default
-    logsumexp.default linalg_vector_norm.default any.default any.dim any.dims
+    logsumexp.default linalg_vector_norm.default
     addcmul.default addcdiv.default floor_divide.default floor_divide.Scalar masked_fill.Scalar masked_fill.Tensor
     as_strided_copy.default narrow_copy.default permute_copy.default unbind_copy.int
     batch_norm_backward.default tril_indices.default triu_indices.default

@@ -13,6 +13,7 @@ from ..half import HALF, in_f32, is_exact, promoted_dtype, wide_dtype
 from .math import integer
 
 aten = torch.ops.aten
+_MISH_LINEAR = 20  # from which on softplus is linear to eager, and mish to floats
 _LARGEST = 464  # the largest number that float8_e4m3fn rounds to 448, its own largest
 
 
@@ -205,6 +206,27 @@ def hardswish_backward(grad: Tensor, x: Tensor) -> Tensor:
     return torch.where(x <= -3, 0, torch.where(x >= 3, grad, grad * (x / 3 + 0.5)))
 
 
+def _mish_powers(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns e = exp(x), and n = e * (e + 2): tanh(softplus(x)) is n / (n + 2), as tanh(log(y)) is (y * y - 1) / (y * y + 1)."""
+    e = torch.exp(torch.clamp(x, max=_MISH_LINEAR))
+    return e, e * (e + 2)
+
+
+@in_f32
+def mish(x: Tensor) -> Tensor:
+    """Computes x * tanh(softplus(x)) by one exponential and one quotient."""
+    _, n = _mish_powers(x)
+    return torch.where(x > _MISH_LINEAR, x, x * (n / (n + 2)))
+
+
+@in_f32
+def mish_backward(grad: Tensor, x: Tensor) -> Tensor:
+    """Computes grad * (t + x * sigmoid(x) * (1 - t * t)), t = tanh(softplus(x)), by one exponential."""
+    e, n = _mish_powers(x)
+    slope = n / (n + 2) + x * (e * (e + 1) * 4 / ((n + 2) * (n + 2)))
+    return torch.where(x > _MISH_LINEAR, grad, grad * slope)
+
+
 POINTWISE: dict[Any, Callable[..., Any]] = {
     aten._to_copy.default: to_copy,
     aten.add.Tensor: _scalar_op(torch.add),
@@ -237,6 +259,8 @@ POINTWISE: dict[Any, Callable[..., Any]] = {
     aten.isinf.default: isinf,
     aten.sign.default: sign,
     aten.trunc.default: _trunc,
+    aten.mish.default: mish,
+    aten.mish_backward.default: mish_backward,
     aten.hardtanh.default: hardtanh,
     aten.hardtanh_backward.default: hardtanh_backward,
     aten.hardswish_backward.default: hardswish_backward,

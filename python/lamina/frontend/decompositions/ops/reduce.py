@@ -135,15 +135,26 @@ def extreme_of_one(x: Tensor, dim: Any = (), keepdim: bool = False) -> Any:
     return NotImplemented if x.dim() else x.clone()
 
 
-def all_dims(x: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
-    """Computes the minimum of the truth values as 8-bit integers. Bytes give a byte."""
-    dims = _dims(x, dim)
-    if surely(x.numel() == 0):
-        return NotImplemented
-    found = x != 0
-    if dims:
-        found = torch.amin(found.to(torch.int8), dims, keepdim) != 0
-    return found.to(torch.uint8) if x.dtype is torch.uint8 else found
+def _truth(every: bool) -> Callable[..., Any]:
+    """Returns a function for `all` or `any`: the extreme of the truth values as 8-bit integers, which nothing has, so that what may
+    be empty is counted. Bytes give a byte."""
+
+    def reduced(x: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
+        """Reduces the truth values of a tensor; along no dimension where an empty list is given."""
+        found = x != 0
+        dims = [] if isinstance(dim, Sequence) and not dim else _dims(x, dim)
+        if dims and surely(x.numel() > 0):
+            extreme = torch.amin if every else torch.amax
+            found = extreme(found.to(torch.int8), dims, keepdim) != 0
+        elif dims:
+            count = torch.sum(found != every, dims, keepdim, dtype=torch.int32)
+            found = count == 0 if every else count != 0
+        return found.to(torch.uint8) if x.dtype is torch.uint8 else found
+
+    return reduced
+
+
+all_dims, any_dims = _truth(every=True), _truth(every=False)
 
 
 def product_along(x: Tensor, dim: int, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Any:
@@ -172,4 +183,7 @@ REDUCTIONS: dict[Any, Callable[..., Any]] = {
     aten.all.default: all_dims,
     aten.all.dim: all_dims,
     aten.all.dims: all_dims,
+    aten.any.default: any_dims,
+    aten.any.dim: any_dims,
+    aten.any.dims: any_dims,
 }
