@@ -84,6 +84,11 @@ def _of_neighbors(p: Tensor, m: Tensor, g: Tensor) -> None:
 
 
 def _given_back(p: Tensor, m: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
+    m.add_(g.cos())
+    return p.addcdiv_(g, m.abs() + 1), m
+
+
+def _view_given_back(p: Tensor, m: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
     p.add_(g)
     m.add_(p)
     return p, m[1:]
@@ -104,13 +109,14 @@ IN_PLACE: dict[str, Update] = {
     "normalized": _normalized,
     "an old value is read beside": _old_value_beside,
     "read after": _read_after,
+    "given back": _given_back,
 }
 OTHERS: dict[str, Update] = {
     "by a condition": _by_condition,
     "an old value is read later": _old_value_later,
     "exchanged": _exchanged,
     "of neighbors": _of_neighbors,
-    "given back": _given_back,
+    "a view is given back": _view_given_back,
     "also returned": _also_returned,
 }
 

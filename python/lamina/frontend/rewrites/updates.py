@@ -39,7 +39,8 @@ def update_in_place(gm: fx.GraphModule, mutated: Sequence[int | None], unused: C
     outputs are new values. Returns the graph.
 
     mutated  for each of the first outputs, the number of the argument whose new value it is; None for one that is not a new value
-    unused   outputs in whose place the caller returns arguments, or views of them
+    unused   outputs in whose place the caller returns arguments, or views of them: a second output that is a new value becomes the
+             argument, so that it keeps no memory of its own
     """
     arguments, (outputs,) = gm.graph.find_nodes(op="placeholder"), gm.graph.output_node().args
     changed, new_values = False, {}
@@ -50,6 +51,10 @@ def update_in_place(gm: fx.GraphModule, mutated: Sequence[int | None], unused: C
                 changed = True
             elif _is_alone(outputs[number], arguments[index], others):
                 new_values[number] = index
+                again = {other for other in unused if outputs[other] is outputs[number]}
+                outputs = [arguments[index] if other in again else output for other, output in enumerate(outputs)]
+                changed |= bool(again)
+    gm.graph.output_node().args = (outputs,)
     gm.graph.output_node().meta[UPDATES] = new_values
     if changed:
         gm.recompile()
