@@ -6,7 +6,7 @@ compute a new value from scratch, as an optimizer's step does, lamina-plan decid
 outputs are new values.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -43,7 +43,7 @@ def update_in_place(gm: fx.GraphModule, mutated: Sequence[int | None], unused: C
              argument, so that it keeps no memory of its own
     """
     arguments, (outputs,) = gm.graph.find_nodes(op="placeholder"), gm.graph.output_node().args
-    changed, new_values = False, {}
+    changed, new_values, again = False, dict[int, int](), dict[fx.Node, fx.Node]()
     for number, index in enumerate(mutated):
         if index is not None and index < len(arguments) and isinstance(outputs, list | tuple):
             others = [output for other, output in enumerate(outputs) if other != number and other not in unused]
@@ -51,14 +51,19 @@ def update_in_place(gm: fx.GraphModule, mutated: Sequence[int | None], unused: C
                 changed = True
             elif _is_alone(outputs[number], arguments[index], others):
                 new_values[number] = index
-                again = {other for other in unused if outputs[other] is outputs[number]}
-                outputs = [arguments[index] if other in again else output for other, output in enumerate(outputs)]
-                changed |= bool(again)
-    gm.graph.output_node().args = (outputs,)
+                again[outputs[number]] = arguments[index]
+    _replace_outputs(gm.graph.output_node(), again, unused)
     gm.graph.output_node().meta[UPDATES] = new_values
-    if changed:
+    if changed or again:
         gm.recompile()
     return gm
+
+
+def _replace_outputs(end: fx.Node, new: Mapping[fx.Node, fx.Node], numbers: Collection[int]) -> None:
+    """Replaces those of the outputs with these numbers that are keys of `new`."""
+    (outputs,) = end.args
+    if new and isinstance(outputs, list | tuple):
+        end.args = ([new.get(output, output) if i in numbers else output for i, output in enumerate(outputs)],)
 
 
 def _update(last: Any, argument: fx.Node, others: Sequence[Any]) -> bool:
