@@ -32,6 +32,11 @@ def printed(fn: Callable[..., Any], *inputs: Tensor, schedule: str = str(TURNS))
     return triton_text.take(module, True)[0]
 
 
+def gated_gradients(x: Tensor, w: Tensor, gate: Tensor, up: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Returns the gradients of a gated unit and its result, from x @ w, the gradient of its result."""
+    return torch.ops.aten.silu_backward(x @ w * up, gate), (x @ w) * F.silu(gate), F.silu(gate) * up
+
+
 def gelu(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
     return F.gelu(F.linear(x, w, b))
 
@@ -92,10 +97,12 @@ def residual(x: Tensor, w: Tensor, b: Tensor, r: Tensor) -> Tensor:
         (residual, ((70, 72), (45, 72), (45,), (70, 45))),
         (lambda a, b: torch.relu(torch.bmm(a.mT, b)), ((2, 40, 72), (2, 40, 24))),
         (lambda x, w: ((y := x @ w), y.float() + 1), ((70, 40), (40, 24))),
+        (gated_gradients, ((200, 72), (72, 80), (200, 80), (200, 80))),
     ],
 )
 def test_simulated(fn: Callable[..., Any], shapes: tuple[tuple[int, ...], ...]) -> None:
-    schedule = "triton{m=64 n=16 k=16 warps=4 stages=2 resident=1 ping_pong=1}"
+    split = " split=4" if fn is gated_gradients else ""
+    schedule = f"triton{{m=64 n={64 if split else 16} k=16 warps=4 stages=2 resident=1{split} ping_pong=1}}"
     done = check(fn, *(random(*shape) for shape in shapes), schedule=schedule)
     assert any(kernel.imports for kernel in done.printed.values())
 
@@ -106,6 +113,7 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...], str]] = 
     "batches, of columns, in parts": (
         lambda a, b: torch.tanh(torch.bmm(a.mT, b)), ((4, 256, 512), (4, 256, 512)), str(replace(TURNS, split=2)),
     ),
+    "gated gradients, in parts": (gated_gradients, ((1000, 320), (320, 1048), *[(1000, 1048)] * 2), str(replace(TURNS, split=4))),
     "norm": (lambda x, w, r: F.layer_norm(F.linear(x, w) + r, (768,)), ((1000, 320), (768, 320), (1000, 768)), str(TURNS)),
 }  # fmt: skip
 
@@ -161,12 +169,19 @@ MEASURED = [  # us on an H200 whose power held the library's product of 8192 x 4
     (GemmWork(1, ROWS, 768, 3072, 2, ROWS * 768 * 2, ROWS * 768 * 2), 65.4),
     (GemmWork(1, ROWS, 8192, 2048, 8, 0, ROWS * 8192 * 2, products=2), 796.4),
 ]
+RESULT = 4096 * 2816 * 2  # bytes
+EPILOGUES = [  # us of parts of a block, with epilogues that read and write several matrices
+    (GemmWork(1, 4096, 2816, 1024, 1, RESULT, RESULT), 2, 42.0),
+    (GemmWork(1, 4096, 2816, 1024, 14, 2 * RESULT, 2 * RESULT), 4, 65.6),
+    (GemmWork(1, 4096, 2816, 1024, 14, 2 * RESULT, 3 * RESULT), 4, 81.8),
+    (GemmWork(1, 4096, 2816, 1024, 14, 2 * RESULT, 3 * RESULT), 2, 111.6),
+]
 
 
 @pytest.mark.parametrize(("work", "measured"), MEASURED)
 def test_cost_model(work: GemmWork, measured: float) -> None:
     found = candidates(work, Gpu.named("sm_90a"))
-    (best,) = (c for c in found if c.ping_pong)
+    best = next(c for c in found if c.ping_pong)
     if (
         work.products == 1 and work.n < 4096
     ):  # of 4096 columns, plain tiles took 414 us; of pairs, blocks of 128 x 128 were ahead on an H100
@@ -175,6 +190,13 @@ def test_cost_model(work: GemmWork, measured: float) -> None:
     for other in (Gpu.named("sm_80"), Gpu.named("sm_100a")):
         assert not any(c.ping_pong for c in candidates(work, other))
     assert not any(c.ping_pong for c in candidates(replace(work, item=4), Gpu.named("sm_90a")))
+
+
+@pytest.mark.parametrize(("work", "split", "measured"), EPILOGUES)
+def test_cost_of_epilogues(work: GemmWork, split: int, measured: float) -> None:
+    gpu = Gpu.named("sm_90a")
+    config = next(c for c in candidates(work, gpu) if c.ping_pong and c.split == split)
+    assert lamina_seconds(config, work, gpu) * 1e6 == pytest.approx(measured, rel=0.15)
 
 
 def test_schedules() -> None:

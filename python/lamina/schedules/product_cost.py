@@ -31,6 +31,7 @@ SCHEDULES: dict[GemmConfig, float] = {
     GemmConfig(16, 64, 128, 4, 5, descriptors=0): 0.12,
     GemmConfig(16, 32, 128, 2, 5, descriptors=0): 0.11,
     GemmConfig(128, 128, 64, 4, 6, 8, 1, 2, ping_pong=1): 0.98,
+    GemmConfig(128, 128, 64, 4, 6, 8, 1, 4, ping_pong=1): 0.97,
 }
 """The share of the peak that each reaches on large products."""
 PAIRS: dict[GemmConfig, float] = {
@@ -65,7 +66,8 @@ PROLOGUE_WORTH = 0.87  # the same with a fused prologue, whose cost was measured
 KNOWN = 90  # the compute capability of the GPUs that these figures are for
 _DESCRIPTORS = 1.15e-6  # seconds to make TMA descriptors
 _LAST_EPILOGUE = 5.8e-10  # seconds per element of a warp's part of a tile: nothing hides the epilogue of the last one
-_HIDDEN = 0.37  # exposed share of an epilogue with ping-pong
+_MATRIX, _OPERATION = 1.7e-10, 8e-12  # seconds that an element's epilogue takes with ping-pong, for each value moved, operation
+_SPILLING, _SPILLED = 3, 1.5  # values of an element, besides the product, of which halves of blocks spill; how much longer it takes
 _BRIEF, _THROTTLED = 8e-5, (0.06, 0.15)  # seconds; share that later tiles take longer as power limits the clock, with ping-pong
 _HANDOVER = 2.5e-6  # seconds that ping-pong takes until both groups of warps are busy
 _REGISTERS = 70  # of a thread, besides its accumulators
@@ -161,7 +163,8 @@ def lamina_seconds(config: GemmConfig, work: GemmWork, gpu: Gpu) -> float:
     tiles += _THROTTLED[config.ping_pong] * max(tiles - _BRIEF, 0.0)
     moved = (work.reads + work.writes + work.waste) / (gpu.bandwidth * _WRITTEN)
     after = max(work.ops * work.elements / (gpu.peak("f32") * _ORDINARY), moved)
-    after *= _HIDDEN if config.ping_pong and count > gpu.sm_count else 1.0
+    if config.ping_pong and count > gpu.sm_count:
+        after = count / gpu.sm_count * max(_turn_seconds(config, work) - steps * step, 0.0) / 2
     after += _LAST_EPILOGUE * work.products * config.m * config.n / config.warps
     launches = LAUNCH + config.descriptors * _DESCRIPTORS + config.ping_pong * _HANDOVER
     if config.parts > 1:
@@ -173,6 +176,14 @@ def lamina_seconds(config: GemmConfig, work: GemmWork, gpu: Gpu) -> float:
         read += work.prologue.reads - work.prologue.stored
         inside = work.prologue.inside_seconds(-(-work.m // config.m), -(-work.n // config.n), gpu)
     return launches + max(tiles, read / gpu.bandwidth) + inside + after
+
+
+def _turn_seconds(config: GemmConfig, work: GemmWork) -> float:
+    """Estimates the seconds of the epilogue of a tile with ping-pong, of which what is longer than the other group's product is
+    exposed. Fitted to gradients of gated units with up to five matrices read and written, 4096 x 1024 by 1024 x 2816."""
+    values = (work.reads + work.writes + work.waste) / (2 * work.elements)
+    spilled = _SPILLED if values > _SPILLING and config.split < 4 else 1.0
+    return config.m * config.n * (_MATRIX * values + _OPERATION * work.ops) * spilled
 
 
 def resident_ctas(config: GemmConfig, work: GemmWork, gpu: Gpu) -> int:

@@ -2,7 +2,8 @@
 
 One warp loads blocks of the operands into a ring of stages. Two groups of four warps alternate over blocks of the result: while one
 multiplies, the other runs the epilogue of its own product. Each stage has a barrier for "filled" and one for "emptied"; a wait is
-for the parity of the number of completed phases. Two more barriers say which group may multiply.
+for the parity of the number of completed phases. Two more barriers say which group may multiply, and each
+buffer of what an epilogue reads has one for either group.
 """
 
 from triton.experimental import gluon
@@ -60,9 +61,24 @@ def sums(x, axis: gl.constexpr):
 
 
 @gluon.jit
-def store(blocks, place, shared, x):
-    """Stores a block through shared memory, which the previous store has left by then."""
-    tma.store_wait(0)
+def store(blocks, place, shared, x, WAITING: gl.constexpr):
+    """Stores a block through shared memory, which all but the last WAITING stores have left by then."""
+    tma.store_wait(WAITING)
     shared.reshape(x.shape).store(x)
     fence_async_shared()
     _store(blocks, place, shared)
+
+
+@gluon.jit
+def fetch(blocks, place, shared, filled, BYTES: gl.constexpr):
+    """Begins to load a block that an epilogue reads."""
+    mbarrier.expect(filled, BYTES)
+    load(blocks, place, filled, shared)
+
+
+@gluon.jit
+def fetched(shared, filled, parity, ROWS: gl.constexpr, COLUMNS: gl.constexpr):
+    """Returns a block that `fetch` began to load, laid out as the product is."""
+    layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, COLUMNS, 16])
+    mbarrier.wait(filled, parity)
+    return shared.reshape([ROWS, COLUMNS]).load(layout)

@@ -14,18 +14,16 @@ from dataclasses import dataclass, replace
 from torch_mlir import ir
 
 from lamina.core.dtypes import HALF
-from lamina.core.gpu import Gpu
-from lamina.core.program import ITEM_BYTES
 from lamina.passes.ir.reading import element_of
 
 from .blocks import config_of
 from .descriptors import TritonTile
+from .epilogue_memory import SHARED, EpilogueMemory
 from .expressions import INDENT
 from .math import FUNCTIONS
 from .ops import TYPES
 from .pairs import can_pair
 from .printed import Printed
-from .printer import Printer
 
 IMPORTS = """from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
@@ -33,10 +31,10 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     fence_async_shared, mbarrier, tma, warpgroup_mma, warpgroup_mma_wait,
 )
 
-from lamina.kernels.products.ping_pong import barriers, before, following, halves, load, stage_of, store, sums
+from lamina.kernels.products.ping_pong import (
+    barriers, before, fetch, fetched, following, halves, load, stage_of, store, sums,
+)
 """
-_SHARED = Gpu.named("sm_90a").shared_bytes
-_BARRIERS = 1024  # most bytes of barriers and of Triton's state for warp specialization
 _JOINED = 4096  # bytes through which sums across warps go, of both groups
 _SWIZZLED = 64  # columns of 16 bits in a swizzled row of shared memory
 _STAGES = "STAGES"  # placeholder for the number of stages that fit
@@ -87,21 +85,15 @@ class Ring:
         return [f"load({blocks}, [{', '.join(place)}], filled.index(stage), {part})" for blocks, place, part in texts]
 
 
-class PingPongPrinter(Printer):
+class PingPongPrinter(EpilogueMemory):
     """Prints ping-pong kernels. Raises NoPingPong unless a program multiplies blocks from descriptors in a single loop."""
 
     def __init__(self, function: ir.Operation, descriptors: bool, name: str) -> None:
         super().__init__(function, descriptors, name)
         self.config, self.given = config_of(function), True
-        self.types = {self.names[a]: str(ir.MemRefType(a.type).element_type) for a in self.arguments}  # of parameters
         self.rings: list[Ring] = []
-        self.stored: list[str] = []  # descriptors of the results
-        self.tiles: dict[str, str] = {}  # shared memory through which they are stored, by its shape
         self.joins = False  # whether there are sums across warps
         self.place: list[str] = []  # lines before the loop
-        self.loop = ""  # the loop's first line
-        self.bytes = 0  # bytes of a stage
-        self.shared = _BARRIERS  # bytes of other shared memory
 
     def run(self) -> Printed:
         """Prints the functions and the kernel, with as many stages as fit into shared memory."""
@@ -110,7 +102,8 @@ class PingPongPrinter(Printer):
         self._size(self.programs)  # so that it is among the functions' arguments
         if not self.loop:
             raise NoPingPong("it has no loop of products")
-        stages = min(self.config.stages, (_SHARED - self.shared) // self.bytes)
+        self._place_epilogue()
+        stages = min(self.config.stages, (SHARED - self.shared) // self.bytes)
         if stages < 2:
             raise NoPingPong(f"{self.bytes} bytes of each stage and {self.shared} of results are too many for shared memory")
         functions = [*map(self._function, self.calls), self._loading(), self._multiplying(), self._kernel()]
@@ -174,7 +167,8 @@ class PingPongPrinter(Printer):
 
     def _multiplier_arguments(self) -> str:
         """Returns the arguments of a warp group that multiplies."""
-        buffers = [ring.name for ring in self.rings] + self.stored + list(self.tiles.values())
+        buffers = [ring.name for ring in self.rings] + self.stored + [tiles.name for tiles in self.tiles.values()]
+        buffers += [name for read in self.reads.values() for name in (read.blocks, read.name, read.filled)]
         return ", ".join([self.parameters, *buffers, *self._loaded_sizes(), "filled", "emptied", "turns"])
 
     def _loaded_sizes(self) -> list[str]:
@@ -259,28 +253,6 @@ class PingPongPrinter(Printer):
         return f"tma.make_tensor_descriptor({source}, {sizes}, {steps}, {blocks}, {layout})"
 
     # -- the epilogue
-
-    def _write(self, op: ir.Operation) -> None:
-        """Stores through shared memory and a descriptor where memory allows it, else from registers."""
-        value, view, *where_ = op.operands
-        tile = None if value in self.literals else self._tile(view, where_, ir.VectorType(value.type))
-        if tile is None or tile.across:
-            super()._write(op)
-            return
-        blocks = self._descriptor(tile)
-        if blocks not in self.stored:
-            self.stored.append(blocks)
-        self._line(f"store({blocks}, [{', '.join(tile.places)}], {self._way_out(tile, blocks)}.index(turn), {self._value(value)})")
-
-    def _way_out(self, tile: TritonTile, blocks: str) -> str:
-        """Returns shared memory for one result block of each group. Results of one shape share it."""
-        dtype = self.types[tile.name]
-        shape = f"{TYPES[dtype]}, {[2, *tile.blocks]}"
-        if shape not in self.tiles:
-            self.tiles[shape] = f"tile{len(self.tiles)}"
-            self.shared += 2 * math.prod(tile.blocks) * ITEM_BYTES[dtype]
-            self.head.append(f"{INDENT}{self.tiles[shape]} = gl.allocate_shared_memory({shape}, {blocks}.layout)")
-        return self.tiles[shape]
 
     def _reduce(self, op: ir.Operation) -> None:
         (dim,) = ir.DenseI64ArrayAttr(op.attributes["reduction_dims"])
