@@ -11,6 +11,9 @@ COST = {"math.exp": 8, "math.erf": 16, "math.tanh": 14, "math.log": 10, "math.po
 CHEAP = 12  # operations per element below which computing again beats a load from cache
 FREE = 4  # operations per element from which on it does not, if the kernel of a reduction stores the value in addition to its own
 REPEATED = 8  # times that one kernel computes a value, from which on it does not: fewer where it costs more, on a CPU
+SCALAR = 8  # operations for each vector of the result from which on a CPU does not compute a value as a scalar
+LANES = 16  # of a CPU's vectors
+LAUNCH = 1 << 14  # operations that take longer than launching a kernel
 LARGEST = 160  # operations that are inlined into one expression at most
 
 

@@ -21,7 +21,7 @@ from ..ir.expressions import Expr, Load
 from ..ir.extern_calls import memory_strides
 from ..ir.reading import SCAN, SCATTER, SORT, Generic, Untraceable, bytes_of, elements_of, ops_in, producer, shape_of
 from ..ir.views import SINGLE_VIEWS, through_views
-from .costs import CHEAP, FREE, LARGEST, REPEATED, cost_of
+from .costs import CHEAP, FREE, LANES, LARGEST, LAUNCH, REPEATED, SCALAR, cost_of
 from .gathered import gathered_source, gathers_from
 from .memory_order import MemoryOrder
 from .orders import behind_widening
@@ -164,8 +164,7 @@ class Materialized:
         users = self.uses.through_views(v)
         if cost > LARGEST:
             return True
-        limit = FREE if self.balance and self._joins_reduction(v) else CHEAP
-        if cost > limit and any(self._repeats(u, t) * (1 if self.balance else cost / limit) >= REPEATED for u, t in users):
+        if any(self._computes_again(u, t, v, cost) for u, t in users):
             return True
         if self.balance and len(users) > 1 and all(self._is_tap(u, v) for u in self.uses.inside(v)):
             return self._worth_storing_for_taps(v, cost)
@@ -278,15 +277,21 @@ class Materialized:
 
         return [w for w in reachable(values, before) if self.is_memory(w)]
 
-    def _repeats(self, user: ir.Operation, v: ir.Value) -> int:
-        """Returns how often `user` computes an element of `v`."""
+    def _computes_again(self, user: ir.Operation, shown: ir.Value, v: ir.Value, cost: int) -> bool:
+        """Returns whether `user`, which reads `v` as `shown`, would compute it so often, or on a CPU so often as a scalar for the
+        lanes of a few vectors, that it takes longer than reading it."""
         g = self.generic(user) if user.name == "linalg.generic" else None
         if g is None:
-            return 1
+            return False
         inwards = None
         if self._order is not None and not any(g.reduced) and len(user.results) == 1:
             inwards = [i for d in self._order.inwards(user.results[0]) for i, _ in g.maps[g.inputs][d][1]]
-        return repetitions(g, v, inwards)
+        again, at_once = repetitions(g, shown, inwards)
+        limit = FREE if self.balance and self._joins_reduction(v) else CHEAP
+        if cost > limit and again * (1 if self.balance else cost / limit) >= REPEATED:
+            return True
+        alone = not self.balance and at_once >= REPEATED and cost * LANES >= SCALAR * max(at_once, LANES)
+        return alone and cost * elements_of(v) >= LAUNCH
 
 
 def _is_splat(op: ir.Operation) -> bool:

@@ -94,14 +94,16 @@ def broadcast_sources(v: ir.Value, is_memory: Callable[[ir.Value], bool]) -> lis
     return [w for w in found if w.owner.name not in SINGLE_VIEWS and elements_of(w) > 1]
 
 
-def repetitions(g: Generic, v: ir.Value, inwards: Sequence[int] | None = None) -> int:
-    """Returns how often a generic computes an element of its operand `v`, if it does: once per iteration of outer loops that `v`
-    does not vary over. inwards: its loops, the innermost last, where that is not their own order."""
+def repetitions(g: Generic, v: ir.Value, inwards: Sequence[int] | None = None) -> tuple[int, int]:
+    """Returns how often a generic reads an element of its operand `v`: in iterations of outer loops that `v` does not vary over,
+    after others, and in iterations of the innermost loops, one after another. inwards: its loops, the innermost last, where that is
+    not their own order."""
     loops = list(range(len(g.extents))) if inwards is None else inwards
-    times = 1
+    again, at_once = 1, 1
     for operand, m in zip(g.op.operands, g.maps, strict=True):
         if operand == v:
             varies = {loop for _, terms in m for loop, _ in terms}
             last = max((at for at, i in enumerate(loops) if i in varies and g.extents[i] != 1), default=-1)
-            times = max(times, math.prod(typical(g.extents[i]) for i in loops[: max(last, 0)] if i not in varies))
-    return times
+            again = max(again, math.prod(typical(g.extents[i]) for i in loops[: max(last, 0)] if i not in varies))
+            at_once = max(at_once, math.prod(typical(g.extents[i]) for i in loops[last + 1 :]))
+    return again, at_once

@@ -193,3 +193,57 @@ func.func @table(%a: tensor<256x256xf32>, %x: tensor<4x256x256xf32>) -> tensor<4
   } -> tensor<4x256x256xf32>
   return %u : tensor<4x256x256xf32>
 }
+
+// -----
+
+// An exponential that scales sixteen neighbors is computed for the lanes of a block, by a kernel of its own.
+// CHECK-LABEL: func.func @scaled
+// CHECK: %[[SCALES:.*]] = "graph.group"(%arg0) ({
+// CHECK: math.exp
+// CHECK: }) {{.*}} -> tensor<4096x16xf32>
+// CHECK: "graph.group"(%arg1, %[[SCALES]]) ({
+// CHECK-NOT: math.exp
+
+// One that scales 256 neighbors costs less than storing and reading it.
+// CHECK-LABEL: func.func @scaled_long
+// CHECK-COUNT-1: "graph.group"
+// CHECK-NOT: "graph.group"
+#two = affine_map<(d0, d1) -> (d0, d1)>
+#all = affine_map<(d0, d1, d2) -> (d0, d1, d2)>
+#pair = affine_map<(d0, d1, d2) -> (d0, d1)>
+#first = affine_map<(d0, d1, d2) -> (d0, d2)>
+func.func @scaled(%d: tensor<4096x16xf32>, %x: tensor<4096x16x16xf32>) -> tensor<4096x16xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<4096x16xf32>
+  %w = linalg.generic {indexing_maps = [#two, #two], iterator_types = ["parallel", "parallel"]} ins(%d : tensor<4096x16xf32>) outs(%e : tensor<4096x16xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %p = math.exp %a : f32
+    linalg.yield %p : f32
+  } -> tensor<4096x16xf32>
+  %f0 = linalg.fill ins(%zero : f32) outs(%e : tensor<4096x16xf32>) -> tensor<4096x16xf32>
+  %0 = linalg.generic {indexing_maps = [#all, #pair, #first], iterator_types = ["parallel", "reduction", "parallel"]} ins(%x, %w : tensor<4096x16x16xf32>, tensor<4096x16xf32>) outs(%f0 : tensor<4096x16xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %r = arith.mulf %a, %b : f32
+    %s = arith.addf %o, %r : f32
+    linalg.yield %s : f32
+  } -> tensor<4096x16xf32>
+  return %0 : tensor<4096x16xf32>
+}
+func.func @scaled_long(%d: tensor<256x16xf32>, %x: tensor<256x16x256xf32>) -> tensor<256x256xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<256x16xf32>
+  %w = linalg.generic {indexing_maps = [#two, #two], iterator_types = ["parallel", "parallel"]} ins(%d : tensor<256x16xf32>) outs(%e : tensor<256x16xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %p = math.exp %a : f32
+    linalg.yield %p : f32
+  } -> tensor<256x16xf32>
+  %e0 = tensor.empty() : tensor<256x256xf32>
+  %f0 = linalg.fill ins(%zero : f32) outs(%e0 : tensor<256x256xf32>) -> tensor<256x256xf32>
+  %0 = linalg.generic {indexing_maps = [#all, #pair, #first], iterator_types = ["parallel", "reduction", "parallel"]} ins(%x, %w : tensor<256x16x256xf32>, tensor<256x16xf32>) outs(%f0 : tensor<256x256xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %r = arith.mulf %a, %b : f32
+    %s = arith.addf %o, %r : f32
+    linalg.yield %s : f32
+  } -> tensor<256x256xf32>
+  return %0 : tensor<256x256xf32>
+}
