@@ -66,16 +66,17 @@ def _holds_in(bound: Bound, index: Affine, axis: Axis, first: int, lanes: int) -
     return at_most(bound.low, low) and below(high, bound.high)
 
 
-def regions_along(axis: Axis, space: Space, change: dict[Axis, Affine], short: int = 0) -> list[AxisRegion]:
+def regions_along(axis: Axis, space: Space, change: dict[Axis, Affine], short: int = 0, most: int = MOST) -> list[AxisRegion]:
     """Returns the regions of an axis in order; [] if no bound depends on it alone, if there are many, or if the order of
     their ends is not known for all sizes.
 
     change  indices over merged axes, by axis
     short   elements up to which neighboring regions are one, in which not all bounds are decided
+    most    regions that are not too many
     """
     spans = {bound: span for bound in bounds_in(space.expressions) if (span := _span(bound, axis, change)) is not None}
     ends = _without_short(_sorted({n for span in spans.values() for n in span} | {0, axis.extent}), short)
-    if not spans or not 2 < len(ends) <= MOST + 1:
+    if not spans or not 2 < len(ends) <= most + 1:
         return []
     found = []
     for begin, end in pairwise(ends):

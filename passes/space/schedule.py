@@ -54,6 +54,7 @@ class Schedule:
     crossed   the axis that is contiguous in memory read across the vector axis; tiles of it are transposed through scratch memory
     shift     where rows start in the middle of accesses
     by_parts  whether every block lies in one part of a concatenation
+    divided   one of `inner`, whose regions get loops of their own within a block
     tall      how many iterations of `crossed` a tile has
     """
 
@@ -69,6 +70,7 @@ class Schedule:
     by_parts: bool = False
     tall: int = TILE_SIDE
     grouped: tuple[tuple[Axis, SizeLike], ...] = ()
+    divided: Axis | None = None
 
     @property
     def grid_axes(self) -> tuple[tuple[Axis, SizeLike], ...]:

@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from lamina.core.sizes import SizeLike, at_most, is_symbolic, maximum, minimum, typical, upper_end
+from lamina.core.sizes import SizeLike, at_most, below, is_symbolic, maximum, minimum, typical, upper_end
 from lamina.schedules.base import TILE_SIDE, power_of_two
 from lamina.schedules.cpu import (
     LINE,
@@ -33,6 +33,9 @@ from .schedule import Schedule, bits, operation_cost
 from .space import Space
 
 LEAST = 32  # lanes, at least, of blocks along rows whose length the call decides: fewer are slower for long rows
+NARROW = 64  # elements of a row, at most, that consists of parts which a block computes one after another
+PART = 8  # elements of a part, at most, on average
+ELEMENT = 3  # operations that take as long as storing a lane by itself, and loading one
 LEAST_COLUMNS = 64  # likewise where blocks run across rows
 
 
@@ -79,6 +82,8 @@ def schedule_cpu(space: Space, cores: int) -> Schedule:
             (vector,),
             crossed,
         )
+    if (across := _across_parts(space, form)) is not None:
+        return across
     config = _config(space, merged, vector, 0 if form.column_vector else _accumulators(space, merged))
     if vector is not None and form.column_vector and has_scans(space):
         config = CpuConfig(lanes=power_of_two(_extent(vector, space, merged)) if has_sorts(space) else SCAN_LANES)
@@ -88,6 +93,23 @@ def schedule_cpu(space: Space, cores: int) -> Schedule:
     elements = math.prod(a.extent for a in merged.columns)
     work = 1 if elements == 0 else maximum(config.work // maximum(elements, 1), 1)
     return _programs(config, merged, vector, rows, work)
+
+
+def _across_parts(space: Space, form: Form) -> Schedule | None:
+    """Returns the schedule of a kernel that writes concatenations of narrow parts, such as stacked values: blocks run across rows,
+    and each computes one part at a time. Along a row, a block would compute all parts in all lanes. None for other kernels, and
+    where the parts cost less than storing their elements one by one."""
+    narrow, merged = form.vector, form.merged
+    if narrow is None or merged.columns or is_symbolic(narrow.extent) or narrow.extent > NARROW:
+        return None
+    rows = [a for a in merged.rows if a is not narrow]
+    if not rows or below(rows[-1].extent, LEAST) or operation_cost(space) < ELEMENT * narrow.extent:
+        return None
+    if PART * len(regions_along(narrow, space, merged.rename, most=NARROW)) < narrow.extent:
+        return None
+    config = replace(_config(space, merged, rows[-1], 0), lanes=SCATTER_LANES)
+    schedule = _programs(config, merged, rows[-1], rows, max(config.work // narrow.extent, 1))
+    return replace(schedule, inner=(*schedule.inner, narrow), divided=narrow)
 
 
 def _config(space: Space, merged: Merged, vector: Axis | None, accumulators: int) -> CpuConfig:

@@ -97,6 +97,26 @@ def _by_regions(
     return inits
 
 
+def each_region(loops: Loops, axis: Axis, inits: list[ir.Value], body: Body) -> list[ir.Value]:
+    """Runs `body` for each element of an axis other than the vector axis, region by region."""
+    b, mask = loops.b, loops.b.stack[-1].mask
+    outer_known, decided, ranges = b.known, b.decided, b.ranges
+
+    def masked(carried: list[ir.Value]) -> list[ir.Value]:
+        """Emits the body for the lanes of the block around."""
+        b.stack[-1].mask = mask
+        return body(carried)
+
+    for region in regions_along(axis, loops.space, loops.schedule.merged.rename, most=axis.extent):
+        begin, end = region.begin, region.end
+        b.known, b.decided = conjunction(outer_known, region.holds), {**decided, **region.decided}
+        b.ranges = {**ranges, axis: (begin, end - 1)}
+        low, high = b.number(begin), b.number(end)
+        inits = loops.loop(axis, b.number(0), low, high, 1, None, inits, masked, single=end - begin == 1)
+    b.known, b.decided, b.ranges = outer_known, decided, ranges
+    return inits
+
+
 def _elements_before(b: Blocks, place: SizeLike, first: ir.Value, count: ir.Value) -> ir.Value:
     """Returns the number of a program's elements in front of a place of the axis."""
     zero, position = b.number(0), b.number(place)

@@ -19,7 +19,7 @@ from ..space.space import Result, Space
 from . import online
 from .accumulators import Accumulators
 from .cascades import CascadeCut, cascade, find_cascade
-from .covering import blocks_along
+from .covering import blocks_along, each_region
 from .emit import kept, parts, unaligned_rows
 from .emit.blocks import Blocks, Frame
 from .emit.bounds import ending_at_bounds
@@ -111,6 +111,8 @@ class Loops:
         if axis is self.schedule.vector or (self.schedule.column_vector and axis is self.b.vector):
             self.b.vector = axis
             return blocks_along(self, axis, first, count, exact, inits, body)
+        if axis is self.schedule.divided:
+            return each_region(self, axis, inits, body)
         return self.loop(axis, first, self.b.number(0), count, 1, None, inits, body, single=exact == 1)
 
     def loop(
