@@ -23,7 +23,8 @@ from lamina.schedules.cpu import (
 )
 
 from ..ir.affine import Axis
-from ..ir.expressions import Apply, Expr, Reduce
+from ..ir.expressions import Apply, Expr, Reduce, walk
+from ..trace.costs import COST
 from .coalesce import Merged
 from .forms import Form, form_of
 from .nests import nests_of
@@ -116,7 +117,15 @@ def _config(space: Space, merged: Merged, vector: Axis | None, accumulators: int
     widest = max((bits(e.dtype) for e in _per_element(space)), default=32)
     extent = _extent(vector, space, merged) if vector else 1
     exact = vector is None or not is_symbolic(vector.extent)
-    return default_schedule(operation_cost(space), widest, extent, accumulators, exact)
+    return default_schedule(operation_cost(space) - _once_a_row(space), widest, extent, accumulators, exact)
+
+
+def _once_a_row(space: Space) -> int:
+    """Returns the operations of `operation_cost` that do not depend on the columns, such as those on the index of a row."""
+    if any(r.full for r in space.results):
+        return 0
+    seen = {e for r in space.reductions for e in walk(r.arg)}
+    return sum(COST.get(e.op, 1) for e in seen if isinstance(e, Apply) and e.free.isdisjoint(space.columns))
 
 
 @dataclass(frozen=True)
