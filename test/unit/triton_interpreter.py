@@ -1,15 +1,15 @@
 """Runs printed Triton kernels on the CPU without a GPU: by Triton's own interpreter, and Gluon kernels by our simulator."""
 
-import inspect
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any
 from unittest import mock
 
 import gluon_simulator
 import numpy as np
+import quick_triton
 import torch
 import triton
 import triton.language as tl
@@ -54,14 +54,10 @@ def _calling() -> Iterator[None]:
     """Allows calls of functions that were compiled by @triton.jit before, such as tl.sum."""
 
     def compiled(self: JITFunction, *args: Any, **kwargs: Any) -> Any:
-        return triton.jit(self.fn)(*args, **kwargs)
+        return quick_triton.interpreted(self.fn)(*args, **kwargs)
 
     def called(self: Any, *args: Any, **kwargs: Any) -> Any:
-        scope = interpreter._patch_lang(self.fn)  # the interpreter's own call leaves the language as it is while it runs
-        try:
-            return self.rewrite()(*args, **kwargs)
-        finally:
-            scope.restore()
+        return self.rewrite()(*args, **kwargs)
 
     one = mock.patch.object(JITFunction, "__call__", compiled)
     other = mock.patch.object(interpreter.InterpretedFunction, "__call__", called)
@@ -71,24 +67,11 @@ def _calling() -> Iterator[None]:
 
 @contextmanager
 def _interpreting() -> Iterator[None]:
-    members = mock.patch.object(interpreter, "_patch_builtin", _patch_members)
     rounding = mock.patch.object(interpreter, "_convert_float", _rounded)
     indices = mock.patch.object(interpreter, "_patch_lang_tensor", _with_indices)
     dot = mock.patch.object(interpreter.InterpreterBuilder, "create_dot", _dot_of_numbers)
-    with mock.patch.dict(os.environ, TRITON_INTERPRET="1"), members, rounding, indices, dot:
+    with mock.patch.dict(os.environ, TRITON_INTERPRET="1"), rounding, indices, dot, quick_triton.quick():
         yield
-
-
-@cache
-def _members(package: Any) -> list[str]:
-    """What the interpreter puts its own functions in place of: it searches all members again at every call."""
-    return [name for name, member in inspect.getmembers(package) if tl.core.is_builtin(member)]
-
-
-def _patch_members(package: Any, builder: Any, scope: Any) -> None:
-    for name in _members(package):
-        if tl.core.is_builtin(member := getattr(package, name)):  # else it has been replaced for a caller
-            interpreter._patch_attr(package, name, member, builder, scope)
 
 
 def _dot_of_numbers(builder: Any, a: Any, b: Any, acc: Any, *rest: Any) -> Any:
