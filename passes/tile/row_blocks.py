@@ -40,7 +40,8 @@ def blocked_axis(loops: Loops) -> Axis | None:
     count = dict(schedule.grid_axes).get(axis, axis.extent)
     if is_symbolic(count) or count < LANES or any(r.full or isinstance(r.expr, Pair | Scan) for r in last):
         return None
-    if any(merged.index(r.offset).coefficient(axis) != 1 for r in last) or sum(cost(r.expr) for r in last) < COSTLY:
+    costs = sum(0 if isinstance(r.expr, Reduce) else cost(r.expr) for r in last)
+    if costs < COSTLY or any(merged.index(r.offset).coefficient(axis) != 1 for r in last):
         return None
     return axis
 

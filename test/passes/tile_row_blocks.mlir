@@ -52,3 +52,19 @@ func.func private @negated(%x: tensor<4096x24xf32>) -> tensor<4096xf32> attribut
   } -> tensor<4096xf32>
   return %r : tensor<4096xf32>
 }
+
+// What is computed before the sums does not count.
+// CHECK-LABEL: func.func private @summed
+// CHECK-NOT: memref.alloca
+func.func private @summed(%x: tensor<4096x24xf32>) -> tensor<4096xf32> attributes {graph.kernel} {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<4096xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<4096xf32>) -> tensor<4096xf32>
+  %s = linalg.generic {indexing_maps = [#id, #row], iterator_types = ["parallel", "reduction"]} ins(%x : tensor<4096x24xf32>) outs(%f : tensor<4096xf32>) {
+  ^bb0(%a: f32, %b: f32):
+    %0 = math.exp %a : f32
+    %1 = arith.addf %b, %0 : f32
+    linalg.yield %1 : f32
+  } -> tensor<4096xf32>
+  return %s : tensor<4096xf32>
+}
