@@ -192,10 +192,17 @@ def test_cost_model(work: GemmWork, measured: float) -> None:
     assert not any(c.ping_pong for c in candidates(replace(work, item=4), Gpu.named("sm_90a")))
 
 
-@pytest.mark.parametrize(("work", "split", "measured"), EPILOGUES)
-def test_cost_of_epilogues(work: GemmWork, split: int, measured: float) -> None:
+WIDE = GemmWork(1, 4096, 2816, 1024, 14, 2 * RESULT, 3 * RESULT)
+
+
+@pytest.mark.parametrize(
+    ("work", "columns", "split", "measured"),
+    [*((work, 128, split, measured) for work, split, measured in EPILOGUES), (WIDE, 256, 2, 80.4), (WIDE, 256, 4, 73.7)],
+)
+def test_cost_of_epilogues(work: GemmWork, columns: int, split: int, measured: float) -> None:
+    """Blocks of 128 columns take turns (ping-pong)."""
     gpu = Gpu.named("sm_90a")
-    config = next(c for c in candidates(work, gpu) if c.ping_pong and c.split == split)
+    config = next(c for c in candidates(work, gpu) if c.n == columns and c.split == split and c.ping_pong == (columns == 128))
     assert lamina_seconds(config, work, gpu) * 1e6 == pytest.approx(measured, rel=0.15)
 
 

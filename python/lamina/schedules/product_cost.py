@@ -67,7 +67,11 @@ KNOWN = 90  # the compute capability of the GPUs that these figures are for
 _DESCRIPTORS = 1.15e-6  # seconds to make TMA descriptors
 _LAST_EPILOGUE = 5.8e-10  # seconds per element of a warp's part of a tile: nothing hides the epilogue of the last one
 _MATRIX, _OPERATION = 1.7e-10, 8e-12  # seconds that an element's epilogue takes with ping-pong, for each value moved, operation
-_SPILLING, _SPILLED = 3, 1.5  # values of an element, besides the product, of which halves of blocks spill; how much longer it takes
+_SPILLING, _SPILLED = (
+    (4, 3),
+    (1.25, 1.5),
+)  # without and with ping-pong: values of an element, besides the product, of which halves of
+# blocks spill, and how much longer the epilogue takes then
 _BRIEF, _THROTTLED = 8e-5, (0.06, 0.15)  # seconds; share that later tiles take longer as power limits the clock, with ping-pong
 _HANDOVER = 2.5e-6  # seconds that ping-pong takes until both groups of warps are busy
 _REGISTERS = 70  # of a thread, besides its accumulators
@@ -121,6 +125,11 @@ class GemmWork:
         return self.batch * self.m * self.n
 
     @property
+    def values(self) -> float:
+        """Values of two bytes that the epilogue reads and writes for each element of a product."""
+        return (self.reads + self.writes + self.waste) / (2 * self.elements)
+
+    @property
     def factors(self) -> int:
         """Bytes of the operands."""
         return self.batch * self.item * self.k * (self.m + self.products * self.n)
@@ -162,7 +171,7 @@ def lamina_seconds(config: GemmConfig, work: GemmWork, gpu: Gpu) -> float:
     tiles = tile_seconds(count, resident_ctas(config, work, gpu), steps, step, gpu)
     tiles += _THROTTLED[config.ping_pong] * max(tiles - _BRIEF, 0.0)
     moved = (work.reads + work.writes + work.waste) / (gpu.bandwidth * _WRITTEN)
-    after = max(work.ops * work.elements / (gpu.peak("f32") * _ORDINARY), moved)
+    after = max(work.ops * work.elements / (gpu.peak("f32") * _ORDINARY), moved) * _spilled(config, work)
     if config.ping_pong and count > gpu.sm_count:
         after = count / gpu.sm_count * max(_turn_seconds(config, work) - steps * step, 0.0) / 2
     after += _LAST_EPILOGUE * work.products * config.m * config.n / config.warps
@@ -181,9 +190,12 @@ def lamina_seconds(config: GemmConfig, work: GemmWork, gpu: Gpu) -> float:
 def _turn_seconds(config: GemmConfig, work: GemmWork) -> float:
     """Estimates the seconds of the epilogue of a tile with ping-pong, of which what is longer than the other group's product is
     exposed. Fitted to gradients of gated units with up to five matrices read and written, 4096 x 1024 by 1024 x 2816."""
-    values = (work.reads + work.writes + work.waste) / (2 * work.elements)
-    spilled = _SPILLED if values > _SPILLING and config.split < 4 else 1.0
-    return config.m * config.n * (_MATRIX * values + _OPERATION * work.ops) * spilled
+    return config.m * config.n * (_MATRIX * work.values + _OPERATION * work.ops) * _spilled(config, work)
+
+
+def _spilled(config: GemmConfig, work: GemmWork) -> float:
+    """Returns how much longer an epilogue takes as its values find no room in registers: 1 where they do."""
+    return _SPILLED[config.ping_pong] if work.values > _SPILLING[config.ping_pong] and config.split < 4 else 1.0
 
 
 def resident_ctas(config: GemmConfig, work: GemmWork, gpu: Gpu) -> int:
