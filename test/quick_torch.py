@@ -4,7 +4,8 @@ What is done no more:
 
 - searching for garbage after each compilation, and the 30 ms of each in which Dynamo empties the processor's caches to measure how
   fast its guards are;
-- the text that AOTAutograd makes of each graph, and Dynamo of all settings, for logs that nobody keeps;
+- the text that AOTAutograd makes of each graph, and Dynamo of all settings, for logs that nobody keeps; and for the same logs the
+  search for the name of a function in its file, which Dynamo splits into tokens;
 - the tensors by which AOTAutograd counts the random numbers of each graph for `functorch.config.functionalize_rng_ops`;
 - the Python code of graphs that nobody runs or prints, outside of Dynamo too.
 
@@ -54,6 +55,7 @@ def install() -> None:
     dynamo.guards.profile_guard_manager = lambda *_: 0.0
     for settings in ("_get_dynamo", "_scrubbed_inductor", "_compiler", "_functorch"):
         setattr(dynamo.utils, f"{settings}_config_for_logging", lambda: None)
+    dynamo.symbolic_convert.get_funcname = lambda *_: None
     graph_compile._log_joint_graph = lambda *_: None
     graph_compile._log_fw_bw_graphs = lambda *_: (None, None)
     decompositions_for_rng.PhiloxStateTracker.reset = lambda: None

@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import torch
 from torch_mlir import ir
 
 from .batch import Array, Batch, Fault
-from .decode import Decoder
+from .decode import Body, Decoder
 from .memory import Buffer, View, width_of
 from .memory_ops import extent_of, layout_of, poisoned, view_of
 from .traffic import Traffic
@@ -81,8 +82,8 @@ def simulate(
         if isinstance(value, View):
             value.buffer.constant = _only_read(argument)
     _share(values)
-    decoder = Decoder()
-    body, end = decoder.body(entry), entry.operations[len(entry.operations) - 1].operation
+    decoder, body = _decoded(module, kernel)
+    end = entry.operations[len(entry.operations) - 1].operation
     together = max(1, _LANES // (threads * cluster)) * cluster
     with np.errstate(all="ignore"):
         for first in range(0, ctas, together):
@@ -132,6 +133,13 @@ def _find(module: ir.Module, kernel: str) -> ir.Operation:
                     if names[-1] == kernel:
                         return inner.operation
     raise ValueError(f"no gpu.func @{kernel} in the module's gpu.modules, which have {names}")
+
+
+@lru_cache(maxsize=64)
+def _decoded(module: ir.Module, kernel: str) -> tuple[Decoder, Body]:
+    """Decodes a kernel once for launches of all sizes."""
+    decoder = Decoder()
+    return decoder, decoder.body(_find(module, kernel).regions[0].blocks[0])
 
 
 def _number(function: ir.Operation, name: str, kernel: str) -> int:
