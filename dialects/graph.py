@@ -243,7 +243,7 @@ def _tensors(arguments: Iterable[ir.Attribute]) -> int:
 
 def captured(op: ir.Operation) -> ir.Value | None:
     """Returns a value from outside that a group uses and that is not a constant (an op without operands); None if there is none."""
-    ops = list(ops_below(op))
+    ops = ops_below(op)
     inside = {result for inner in ops for result in inner.results}
     inside.update(a for parent in (op, *ops) for region in parent.regions for block in region.blocks for a in block.arguments)
     used = (v for inner in ops for v in inner.operands if v not in inside)

@@ -26,14 +26,18 @@ class Op:
         yield from ()
 
 
-def ops_below(module: ir.Operation) -> Iterator[ir.Operation]:
-    """Yields all ops below `module`, in textual order."""
-    waiting = [module]
-    while waiting:
-        last = waiting.pop()
-        if last is not module:
-            yield last
-        waiting += reversed([op.operation for region in last.regions for block in region.blocks for op in block.operations])
+def ops_below(module: ir.Operation) -> list[ir.Operation]:
+    """Returns all ops below `module`, in textual order."""
+    found: list[ir.Operation] = []
+    advance = ir.WalkResult.ADVANCE
+
+    def visit(op: ir.Operation) -> ir.WalkResult:
+        """Collects the op."""
+        found.append(op)
+        return advance
+
+    module.walk(visit, ir.WalkOrder.PRE_ORDER)
+    return found[1:]
 
 
 def verify(module: ir.Operation, known: dict[str, type[Op]], namespaces: tuple[str, ...]) -> list[tuple[ir.Operation, str]]:

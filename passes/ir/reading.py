@@ -39,16 +39,15 @@ def producer(value: ir.Value) -> ir.Operation | None:
 def nested(op: ir.Operation, *names: str) -> list[ir.Operation]:
     """Returns the ops in the regions of `op`, inner ones first, and `op` itself: all, or those with one of these names."""
     ops: list[ir.Operation] = []
-    wanted = frozenset(names)
+    advance = ir.WalkResult.ADVANCE
 
     def visit(inner: ir.Operation) -> ir.WalkResult:
-        """Collects the wanted ops."""
-        if not wanted or inner.name in wanted:
-            ops.append(inner)
-        return ir.WalkResult.ADVANCE
+        """Collects the op."""
+        ops.append(inner)
+        return advance
 
     op.walk(visit)
-    return ops
+    return [op for op in ops if op.name in names] if names else ops
 
 
 def ops_in(block: ir.Block, *names: str) -> list[ir.Operation]:
