@@ -207,6 +207,15 @@ def no_compilation_goes_on(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         worker.finish()
 
 
+@pytest.fixture(scope="session")
+def run_module(pytestconfig: pytest.Config) -> list[str]:
+    """The start of a command that runs a module as `python -m` does: in a fork of the process that runs lit tests' tools, where many
+    tests run, since importing torch takes seconds. It finds modules in its own directory, and PYTHONPATH is that of the tests."""
+    tools = pytestconfig.stash[_TOOLS]
+    tools.start()
+    return [sys.executable, "-S", "-E", str(ROOT / "prefork.py"), tools.path]
+
+
 @pytest.fixture
 def channels_last(monkeypatch: pytest.MonkeyPatch) -> None:
     """Gives every convolution for a GPU channels last, which Lamina's kernels need, however small it is."""

@@ -77,9 +77,8 @@ def test_all_levels() -> None:
     assert all("all_levels.py" in texts[level] for level in ("aten", "linalg", "graph", "plan", "tile"))
 
 
-def test_demo(tmp_path: Path) -> None:
-    demo = Path(__file__).parents[2] / "tools" / "demo.py"
-    command = [sys.executable, demo, "--only", "MLP", "--no-torch-compile", "--out", tmp_path]
+def test_demo(tmp_path: Path, run_module: list[str]) -> None:
+    command = [*run_module, "lamina.tools.demo", "--only", "MLP", "--no-torch-compile", "--out", tmp_path]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert "MLP with LayerNorm" in done.stdout and str(tmp_path) in done.stdout.replace("\n", "")

@@ -4,7 +4,6 @@ import json
 import logging
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -21,28 +20,35 @@ from lamina.frontend.entry.export import inference_graph
 from lamina.runtime.cache import Cache, Entry
 
 
-def test_opt_driver_answers_in_lines(seed: int) -> None:
+def test_opt_driver_answers_in_lines(seed: int, run_module: list[str]) -> None:
     """Each error is one line and no process dies; failures are printed with the input that causes them."""
-    script = Path(__file__).with_name("fuzz_driver.py")
-    command = [sys.executable, str(script), f"--seed={seed}", "--cases=250", "--seconds=20"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=900)
-    assert done.returncode == 0, f"{' '.join(command[1:])}\n{done.stdout}{done.stderr}"
+    how = [f"--seed={seed}", "--cases=250", "--seconds=20"]
+    command = [*run_module, "fuzz_driver", *how]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=900, cwd=Path(__file__).parent)
+    assert done.returncode == 0, f"fuzz_driver.py {' '.join(how)}\n{done.stdout}{done.stderr}"
 
 
-def driver(*arguments: str, text: str = "") -> tuple[int, str]:
-    command = [sys.executable, "-m", "lamina.tools.opt_driver", *arguments]
-    done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
-    return done.returncode, done.stderr
+Driver = Callable[..., tuple[int, str]]
 
 
-def test_regions_nest_as_deep_as_the_parser_reads() -> None:
+@pytest.fixture
+def driver(run_module: list[str]) -> Driver:
+    def run(*arguments: str, text: str = "") -> tuple[int, str]:
+        command = [*run_module, "lamina.tools.opt_driver", *arguments]
+        done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+        return done.returncode, done.stderr
+
+    return run
+
+
+def test_regions_nest_as_deep_as_the_parser_reads(driver: Driver) -> None:
     text = "func.func @f(%c: i1) {\n" + "scf.if %c {\n" * 3000 + "}\n" * 3000 + "return\n}\n"
     pipeline = "lamina-demote-f64,lamina-fold-constants,lamina-simplify,lamina-cse,lamina-dce,lamina-fuse"
     status, said = driver("-", "-o", os.devnull, f"--pass-pipeline={pipeline}", text=text)
     assert (status, said) == (0, "")
 
 
-def test_nests_of_a_pipeline_are_counted() -> None:
+def test_nests_of_a_pipeline_are_counted(driver: Driver) -> None:
     pipeline = "func.func(" * 1500 + "cse" + ")" * 1500
     status, said = driver("-", f"--pass-pipeline={pipeline}", text="func.func @f() { return }")
     assert (status, said) == (1, "<pipeline>:1:1010: error: more than 100 nests inside one another\n")

@@ -1,7 +1,6 @@
 """Tests lamina-rewrite-patterns: which graphs match, which do not, and that values stay the same."""
 
 import subprocess
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -247,8 +246,6 @@ def test_two_tensors() -> None:
     np.testing.assert_allclose(values(m, x, y), want, rtol=1e-5, atol=1e-7)
 
 
-def test_library_is_up_to_date() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "lamina.passes.simplify.patterns.trace", "--check"], capture_output=True, text=True
-    )
+def test_library_is_up_to_date(run_module: list[str]) -> None:
+    done = subprocess.run([*run_module, "lamina.passes.simplify.patterns.trace", "--check"], capture_output=True, text=True)
     assert done.returncode == 0, f"run python -m lamina.passes.simplify.patterns.trace: {done.stdout}{done.stderr}"

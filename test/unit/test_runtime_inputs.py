@@ -2,8 +2,8 @@
 memory, tangents."""
 
 import subprocess
-import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import programs as p
@@ -121,10 +121,11 @@ for name, mode in modes.items():
 """
 
 
-def test_the_quick_way_is_found_in_any_mode() -> None:
+def test_the_quick_way_is_found_in_any_mode(tmp_path: Path, run_module: list[str]) -> None:
     """The native part reads how tensors are laid out at its first use in a process, possibly during a compilation under a fake
     tensor mode. Each mode runs in its own process, forked from one that has done the imports."""
-    done = subprocess.run([sys.executable, "-c", FIRST_USE], capture_output=True, text=True, check=False)
+    (tmp_path / "first_use.py").write_text(FIRST_USE)
+    done = subprocess.run([*run_module, "first_use"], capture_output=True, text=True, check=False, cwd=tmp_path)
     assert (done.returncode, done.stdout.split()) == (0, ["fake", "inference", "device", "compilation"]), done.stderr
 
 

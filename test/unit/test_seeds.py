@@ -2,7 +2,7 @@
 
 import re
 import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,26 +21,22 @@ def test_draws(i, rng):
 """
 
 
-def session(folder: Path, *args: str, given: str = "", test: str = "") -> str:
-    """What a session of pytest prints that runs DRAWS, or one test of it."""
-    (folder / "test_draws.py").write_text(DRAWS)
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-rA",
-        "-p",
-        "seeds",
-        "-p",
-        "no:cacheprovider",
-        "-c",
-        "/dev/null",
-        f"--rootdir={folder}",
-    ]
-    environment = {"PYTHONPATH": str(TESTS), "PATH": "/usr/bin:/bin", "LAMINA_TEST_SEED": given}
-    return subprocess.run(
-        [*command, *args, str(folder / "test_draws.py") + test], capture_output=True, text=True, env=environment, cwd=folder
-    ).stdout
+Session = Callable[..., str]
+
+
+@pytest.fixture(scope="module")
+def session(run_module: list[str], tmp_path_factory: pytest.TempPathFactory) -> Session:
+    """Returns what a session of pytest prints that runs DRAWS, or one test of it."""
+
+    def run(*args: str, given: str = "", test: str = "") -> str:
+        folder = tmp_path_factory.mktemp("session")
+        (folder / "test_draws.py").write_text(DRAWS)
+        how = ["-rA", "-p", "seeds", "-p", "no:cacheprovider", "-c", "/dev/null", f"--rootdir={folder}"]
+        command = [*run_module, "pytest", *how, *args, str(folder / "test_draws.py") + test]
+        environment = {"PYTHONPATH": str(TESTS), "PATH": "/usr/bin:/bin", "LAMINA_TEST_SEED": given}
+        return subprocess.run(command, capture_output=True, text=True, env=environment, cwd=TESTS).stdout
+
+    return run
 
 
 def drawn(said: str) -> set[str]:
@@ -48,23 +44,21 @@ def drawn(said: str) -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def first(tmp_path_factory: pytest.TempPathFactory) -> str:
+def first(session: Session) -> str:
     """What a session of a random seed prints."""
-    return session(tmp_path_factory.mktemp("first"), "--seed=random")
+    return session("--seed=random")
 
 
-def test_runs_draw_the_same(tmp_path: Path, first: str) -> None:
-    assert drawn(session(tmp_path)) == drawn(session(tmp_path)) != drawn(first)
+def test_runs_draw_the_same(session: Session, first: str) -> None:
+    assert drawn(session()) == drawn(session()) != drawn(first)
 
 
-def test_a_seed_repeats_a_session(tmp_path: Path, first: str) -> None:
+def test_a_seed_repeats_a_session(session: Session, first: str) -> None:
     given = re.findall(r"--seed=(\d+) repeats them", first)
     assert len(given) == 2 and len(set(given)) == 1, "at the start, and with the test that failed"
     assert len(drawn(first)) == 4
-    assert drawn(session(tmp_path, "-n", "1", f"--seed={given[0]}")) == drawn(first)
-    assert drawn(session(tmp_path, given=given[0], test="::test_draws[3]")) == {
-        line for line in drawn(first) if line.startswith("drawn 3")
-    }
+    assert drawn(session("-n", "1", f"--seed={given[0]}")) == drawn(first)
+    assert drawn(session(given=given[0], test="::test_draws[3]")) == {line for line in drawn(first) if line.startswith("drawn 3")}
 
 
 def test_no_generator_has_a_seed_of_its_own() -> None:
