@@ -4,6 +4,7 @@ MLIR and LLVM end the process on some inputs (a segmentation fault in a translat
 anything heavy is imported, which takes about a millisecond; it leaves a note of what it is about to do in shared memory.
 """
 
+import gc
 import mmap
 import os
 import resource
@@ -69,6 +70,7 @@ def supervise(work: Callable[[], int]) -> Outcome:
 
 def _run_and_exit(work: Callable[[], int]) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    gc.set_threshold(1_000_000, 50, 1000)  # imports make objects that stay: a fifth of a short run would go by in searching these
     status = 1
     try:
         status = work()
