@@ -17,7 +17,6 @@ _LIKE_ARGUMENT = {
     aten.soft_margin_loss.default: 0,
     aten.mse_loss_backward.default: 1,
     aten.smooth_l1_loss_backward.default: 1,
-    aten.mish_backward.default: 1,
     aten.reflection_pad1d_backward.default: 1,
     aten.reflection_pad2d_backward.default: 1,
     aten.reflection_pad3d_backward.default: 1,

@@ -220,11 +220,15 @@ def mish(x: Tensor) -> Tensor:
 
 
 @in_f32
-def mish_backward(grad: Tensor, x: Tensor) -> Tensor:
-    """Computes grad * (t + x * sigmoid(x) * (1 - t * t)), t = tanh(softplus(x)), by one exponential."""
+def _mish_slopes(grad: Tensor, x: Tensor) -> Tensor:
     e, n = _mish_powers(x)
     slope = n / (n + 2) + x * (e * (e + 1) * 4 / ((n + 2) * (n + 2)))
     return torch.where(x > _MISH_LINEAR, grad, grad * slope)
+
+
+def mish_backward(grad: Tensor, x: Tensor) -> Tensor:
+    """Computes grad * (t + x * sigmoid(x) * (1 - t * t)), t = tanh(softplus(x)), by one exponential, in the dtype of x."""
+    return _mish_slopes(grad, x).to(x.dtype)
 
 
 POINTWISE: dict[Any, Callable[..., Any]] = {
