@@ -19,6 +19,7 @@ def in_one_chunk(function: Callable[P, T]) -> Callable[P, T]:
     """Returns the function, called from a frame that makes room for the frames of all that it calls."""
 
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        """Calls the function."""
         return function(*args, **kwargs)
 
     call.__code__ = call.__code__.replace(co_stacksize=_SLOTS)
