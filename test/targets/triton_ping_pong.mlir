@@ -14,7 +14,7 @@
 // CHECK: acc = warpgroup_mma(x0_ring.index(stage), x1_ring.index(stage).permute((1, 0)), acc, use_acc=k > 0, is_async=True)
 // CHECK: mbarrier.arrive(turns.index(1 - turn), count=1)
 // CHECK: = acc * -1.0
-// CHECK: store(y0_blocks, [{{v[0-9]+}}, {{v[0-9]+}}], tile0.index(turn), {{v[0-9]+}}, 0)
+// CHECK: store(y0_blocks, [{{v[0-9]+}}, {{v[0-9]+}}], tile0.index(turn), {{v[0-9]+}})
 // CHECK: def product(x0, x1, y0):
 // CHECK: x1_blocks = tma.make_tensor_descriptor(x1, [200, 384], [384, 1], [64, 32], {{.*}})
 

@@ -1,5 +1,5 @@
 // What the epilogue of a ping-pong product reads comes through shared memory: the first parts while the product is computed, each
-// other as soon as its buffer is read. Results leave through as many tiles as there is room for.
+// other as soon as its buffer is read.
 // RUN: opt-driver %s --target=nvvm:sm_90a --emit=triton | FileCheck %s
 // RUN: opt-driver %s --target=nvvm:sm_90a --emit=sass | FileCheck %s --check-prefix=SASS
 
@@ -12,12 +12,12 @@
 // CHECK-NEXT: fetch(x2_blocks, [[[ROW]], [[RIGHT]]]
 // CHECK: = fetched(x3_read.index(turn), x3_read_filled.index(turn), (done * 2 + 0) & 1, 64, 64)
 // CHECK-NEXT: fetch(x3_blocks, [[[ROW]], [[RIGHT]]]
-// CHECK: store(y0_blocks, [[[ROW]], [[LEFT]]], tile0.index(turn * 2 + 0), {{v[0-9]+}}, 1)
+// CHECK: store(y0_blocks, [[[ROW]], [[LEFT]]], tile0.index(turn), {{v[0-9]+}})
 // CHECK: = fetched(x2_read.index(turn), x2_read_filled.index(turn), (done * 2 + 1) & 1, 64, 64)
 // CHECK: = fetched(x3_read.index(turn), x3_read_filled.index(turn), (done * 2 + 1) & 1, 64, 64)
-// CHECK: store(y0_blocks, [[[ROW]], [[RIGHT]]], tile0.index(turn * 2 + 1), {{v[0-9]+}}, 1)
+// CHECK: store(y0_blocks, [[[ROW]], [[RIGHT]]], tile0.index(turn), {{v[0-9]+}})
 // CHECK: x2_read, x2_read_filled = gl.allocate_shared_memory(tl.bfloat16, [2, 64, 64], x2_blocks.layout), barriers(2)
-// CHECK: tile0 = gl.allocate_shared_memory(tl.bfloat16, [4, 64, 64], y0_blocks.layout)
+// CHECK: tile0 = gl.allocate_shared_memory(tl.bfloat16, [2, 64, 64], y0_blocks.layout)
 
 // SASS-NOT: LDG.E
 // SASS: HGMMA

@@ -1,6 +1,6 @@
 """Shared memory through which the epilogues of ping-pong kernels read and write blocks, by the tensor memory accelerator: a read
-begins as soon as its buffer is free, the first one while the group's product is computed; a write waits until the one before it in
-the same tile has left."""
+begins as soon as its buffer is free, the first one while the group's product is computed; a write waits until the one before it has
+left. Several tiles for the writes of a group gained nothing."""
 
 import math
 import re
@@ -20,12 +20,10 @@ from .ops import TYPES
 from .printer import Printer
 
 SHARED = Gpu.named("sm_90a").shared_bytes
-_FEWEST = 4  # stages at least beside buffers of what the epilogue reads, and tiles of what it writes
+_FEWEST = 4  # stages at least beside buffers of what the epilogue reads
 _BARRIERS = 1024  # most bytes of barriers and of Triton's state for warp specialization
 
 _COUNT = "READS_OF_"  # placeholder for how often a program reads through a buffer
-_SLOT, _WAITING = "SLOT_", "WAITING"  # placeholders for the tile of a write, and for the writes that may be under way
-_MOST_TILES = 4  # of a group of warps
 
 
 @dataclass(frozen=True)
@@ -81,50 +79,6 @@ class ReadBuffer:
         return f"fetched({self.name}.index(turn), {self.filled}.index(turn), {parity}, {rows}, {columns})"
 
 
-@dataclass
-class WriteTiles:
-    """Tiles of shared memory for each group of warps, in which its epilogue leaves blocks of one shape and type to be stored.
-
-    name    of the tiles
-    dtype   Triton's
-    shape   a block's
-    blocks  a descriptor of such blocks
-    bytes   of a block
-    writes  how many a program makes
-    """
-
-    name: str
-    dtype: str
-    shape: tuple[int, ...]
-    blocks: str
-    bytes: int
-    writes: int = 0
-
-    def write(self, blocks: str, place: Sequence[str], value: str) -> str:
-        """Returns the line that writes a block by a descriptor."""
-        self.writes += 1
-        return f"store({blocks}, [{', '.join(place)}], {self.name}.index({_SLOT}{self.writes - 1}), {value}, {_WAITING})"
-
-    def count(self, room: int) -> int:
-        """Returns how many tiles each group has, if there are `room` bytes for more than one: a divisor of the writes, so that each
-        program begins with the same."""
-        return next(n for n in range(_MOST_TILES, 0, -1) if self.writes % n == 0 and (n == 1 or 2 * (n - 1) * self.bytes <= room))
-
-    def allocated(self, count: int) -> str:
-        """Returns the line that allocates them."""
-        return f"{self.name} = gl.allocate_shared_memory({self.dtype}, {[2 * count, *self.shape]}, {self.blocks}.layout)"
-
-    def placed(self, line: str, count: int) -> str:
-        """Returns a line with the tile of its write, the next one each time."""
-
-        def tile(found: re.Match[str]) -> str:
-            """Returns the number of a write's tile."""
-            return f"{self.name}.index({f'turn * {count} + {int(found[1]) % count}' if count > 1 else 'turn'})"
-
-        line = re.sub(rf"\b{self.name}\.index\({_SLOT}(\d+)\)", tile, line)
-        return line.replace(f", {_WAITING})", f", {count - 1})")
-
-
 def with_reads(lines: Sequence[str], buffers: Sequence[ReadBuffer], depth: int) -> list[str]:
     """Returns the lines of an epilogue, with those that begin its reads as early as may be: after the buffer's previous read.
     depth: of the lines."""
@@ -157,7 +111,7 @@ class EpilogueMemory(Printer):
     types   the element types of parameters, by their names
     reads   buffers, by the descriptor of what is read
     stored  descriptors of the results
-    tiles   tiles through which results are stored, by type and shape
+    tiles   the shared memory through which results are stored, by its type and shape
     loop    the first line of the loop over products, "" before it
     bytes   of a stage of the loop
     shared  bytes of shared memory besides the stages
@@ -168,7 +122,7 @@ class EpilogueMemory(Printer):
         self.types = {self.names[a]: str(ir.MemRefType(a.type).element_type) for a in self.arguments}
         self.reads: dict[str, ReadBuffer] = {}
         self.stored: list[str] = []
-        self.tiles: dict[tuple[str, tuple[int, ...]], WriteTiles] = {}
+        self.tiles: dict[str, str] = {}
         self.loop = ""
         self.bytes = 0
         self.shared = _BARRIERS
@@ -208,23 +162,14 @@ class EpilogueMemory(Printer):
         blocks = self._descriptor(tile)
         if blocks not in self.stored:
             self.stored.append(blocks)
-        self._line(self._way_out(tile, blocks).write(blocks, tile.places, self._value(value)))
+        self._line(f"store({blocks}, [{', '.join(tile.places)}], {self._way_out(tile, blocks)}.index(turn), {self._value(value)})")
 
-    def _way_out(self, tile: TritonTile, blocks: str) -> WriteTiles:
-        """Returns the tiles for blocks of a result. Results of one shape and type share them."""
+    def _way_out(self, tile: TritonTile, blocks: str) -> str:
+        """Returns shared memory for one result block of each group. Results of one shape share it."""
         dtype = self.types[tile.name]
-        if (key := (dtype, tile.blocks)) not in self.tiles:
-            bytes_ = math.prod(tile.blocks) * ITEM_BYTES[dtype]
-            self.tiles[key] = WriteTiles(f"tile{len(self.tiles)}", TYPES[dtype], tile.blocks, blocks, bytes_)
-            self.shared += 2 * bytes_
-        return self.tiles[key]
-
-    def _place_epilogue(self) -> None:
-        """Begins reads as early as may be, and gives writes as many tiles as there is room for beside `_FEWEST` stages: one where
-        writes through tiles of several shapes take turns."""
-        self.lines = with_reads(self.lines, list(self.reads.values()), 2)
-        for tiles in self.tiles.values():
-            count = tiles.count(SHARED - self.shared - _FEWEST * self.bytes if len(self.tiles) == 1 else 0)
-            self.shared += 2 * (count - 1) * tiles.bytes
-            self.head.append(f"{INDENT}{tiles.allocated(count)}")
-            self.lines = [tiles.placed(line, count) for line in self.lines]
+        shape = f"{TYPES[dtype]}, {[2, *tile.blocks]}"
+        if shape not in self.tiles:
+            self.tiles[shape] = f"tile{len(self.tiles)}"
+            self.shared += 2 * math.prod(tile.blocks) * ITEM_BYTES[dtype]
+            self.head.append(f"{INDENT}{self.tiles[shape]} = gl.allocate_shared_memory({shape}, {blocks}.layout)")
+        return self.tiles[shape]

@@ -18,7 +18,7 @@ from lamina.passes.ir.reading import element_of
 
 from .blocks import config_of
 from .descriptors import TritonTile
-from .epilogue_memory import SHARED, EpilogueMemory
+from .epilogue_memory import SHARED, EpilogueMemory, with_reads
 from .expressions import INDENT
 from .math import FUNCTIONS
 from .ops import TYPES
@@ -102,7 +102,7 @@ class PingPongPrinter(EpilogueMemory):
         self._size(self.programs)  # so that it is among the functions' arguments
         if not self.loop:
             raise NoPingPong("it has no loop of products")
-        self._place_epilogue()
+        self.lines = with_reads(self.lines, list(self.reads.values()), 2)
         stages = min(self.config.stages, (SHARED - self.shared) // self.bytes)
         if stages < 2:
             raise NoPingPong(f"{self.bytes} bytes of each stage and {self.shared} of results are too many for shared memory")
@@ -167,7 +167,7 @@ class PingPongPrinter(EpilogueMemory):
 
     def _multiplier_arguments(self) -> str:
         """Returns the arguments of a warp group that multiplies."""
-        buffers = [ring.name for ring in self.rings] + self.stored + [tiles.name for tiles in self.tiles.values()]
+        buffers = [ring.name for ring in self.rings] + self.stored + list(self.tiles.values())
         buffers += [name for read in self.reads.values() for name in (read.blocks, read.name, read.filled)]
         return ", ".join([self.parameters, *buffers, *self._loaded_sizes(), "filled", "emptied", "turns"])
 
