@@ -32,7 +32,7 @@ from lamina.passes.infra.pipeline import run
 from lamina.passes.plan.launches import layouts
 from lamina.passes.plan.program import program_from
 from lamina.passes.tile.row_programs import RowProblem, work_of
-from lamina.schedules import nvvm
+from lamina.schedules.nvvm_rows import RowKernel, row_reduction
 from lamina.schedules.rows import KINDS, LEAST_BYTES, MODEL, RowWork, Simt, Triton, candidates
 from lamina.schedules.text import read
 from lamina.targets import Backend, backend
@@ -152,7 +152,7 @@ def test_equal_programs_are_one_question(store: Store, monkeypatch: pytest.Monke
 def first(module: ir.Module) -> RowProblem:
     kernel, *_ = kernels(module)
     types = layouts(module)[ir.StringAttr(kernel.attributes["sym_name"]).value]
-    return RowProblem(kernel, types, RowWork(nvvm.row_reduction(4096, 8, 4096, 1, 132, 8), 4096, 4096, False, True, 0))
+    return RowProblem(kernel, types, RowWork(row_reduction(RowKernel(4096, 8, 4096, 132), 8), 4096, 4096, False, True, 0))
 
 
 def names_of(work: RowWork, gpu: Gpu) -> tuple[str, ...]:
@@ -268,7 +268,7 @@ def alone(kernel: ir.Operation, text: str, arch: str) -> ir.Module:
 
 
 def test_what_the_model_takes_is_no_other_candidate() -> None:
-    work = RowWork(nvvm.row_reduction(4096, 8, 4096, 1, 132, 8), 4096, 4096, walks=False, whole=True, moved=1 << 26)
+    work = RowWork(row_reduction(RowKernel(4096, 8, 4096, 132), 8), 4096, 4096, walks=False, whole=True, moved=1 << 26)
     assert read("simt{threads=128}", KINDS).config(4096, 8) == work.config
     assert "simt{threads=128 chunks=0 cluster=1 resident=0}" not in names_of(work, HOPPER)
     assert candidates(replace(work, moved=LEAST_BYTES - 1), HOPPER) == ()

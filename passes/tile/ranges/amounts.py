@@ -9,6 +9,7 @@ from torch_mlir import ir
 from lamina.core.gpu import Gpu
 from lamina.core.sizes import Size, is_bounded, is_symbolic
 from lamina.schedules import nvvm
+from lamina.schedules.nvvm_rows import RowKernel, row_reduction, row_sort, row_walk, rows_that_fill
 
 from ...ir.affine import Axis
 from ...ir.reading import Untraceable
@@ -47,8 +48,8 @@ def amount_ranges(module: ir.Module, kernel: Kernel, round_half: bool, device: G
     if not isinstance(rows, Size) or form.vector.extent == 0:
         return []
     if sorts:
-        threads = nvvm.row_sort(int(form.vector.extent), 1, nvvm.MANY_ELEMENTS, device.sm_count).threads
-        return _of_rows(rows, [nvvm.rows_that_fill(times * threads, device.sm_count) for times in _MORE_THREADS])
+        threads = row_sort(int(form.vector.extent), 1, nvvm.MANY_ELEMENTS, device.sm_count).threads
+        return _of_rows(rows, [rows_that_fill(times * threads, device.sm_count) for times in _MORE_THREADS])
     if not space.columns:
         return _of_elements(form.vector, rows, kernel)
     return (_of_short_rows if form.column_vector else _of_sums)(form.vector, rows, kernel, device)
@@ -73,8 +74,8 @@ def _of_short_rows(vector: Axis, rows: Size, kernel: Kernel, device: Gpu) -> lis
 
     def schedules(count: int) -> tuple[nvvm.NvvmConfig, nvvm.NvvmConfig]:
         """Returns the schedules of so many rows: in registers, and of a single pass."""
-        extent, access, sms = int(vector.extent), whole_access(kernel), device.sm_count
-        return nvvm.row_reduction(extent, access, count, 1, sms, 1), nvvm.row_walk(extent, access, count, sms, 1)
+        row = RowKernel(int(vector.extent), whole_access(kernel), count, device.sm_count)
+        return row_reduction(row, most_ctas=1), row_walk(row)
 
     many, access = schedules(nvvm.BUSY * device.sm_count), whole_access(kernel)
     ends = [each * device.sm_count for each in _ROWS_OF_SM]

@@ -1,4 +1,7 @@
-"""Schedules of tile programs on NVIDIA GPUs: threads, vector width and CTAs for pointwise, reduction and scan kernels."""
+"""Schedules of pointwise kernels and of those that reduce or scan down columns on NVIDIA GPUs: threads, vector width, CTAs.
+
+Kernels along rows have theirs in `nvvm_rows`.
+"""
 
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -8,19 +11,8 @@ from .base import BlockConfig, power_of_two
 SHORT = 16  # elements of a row below which rows are walked together
 WARP = 32  # threads
 _CTA = 128  # threads of a CTA, at least: programs of fewer share one
-REGISTER_ELEMENTS = 32  # elements of a row in one thread's registers; more leave too few warps to hide memory latency
-SHARED_ELEMENTS = 24  # elements of a row of each of several inputs in one thread's registers, with two CTAs per SM
-MOST_THREADS = 512  # of one row; more would leave a thread fewer registers than a long row needs
 MANY_PARTS = 8  # of a concatenation: a warp rather diverges over some of them than that each thread computes all
 BUSY = 1024  # threads that an SM should have work for
-WALK_THREADS = 256  # of one row that a loop walks over
-SORT_ELEMENTS = 8  # of a row in one thread that sorts it
-SMALL_CTAS = 8  # for each SM, from which on a warp to a row is better than CTAs of two to four warps with a barrier
-REGISTERS = 1 << 16  # of an SM
-HELD = 128  # elements that a thread holds at most where it has several accesses of each input in flight
-ADDRESSING = 24  # registers of a thread that walks over rows, besides the elements that it holds
-ALONE = 1 << 16  # bytes of a row that one SM reads about as fast as several agree on a result
-STEPS = 4  # that each CTA takes at least where several share a row that they walk over
 WALK_CHUNKS = 4  # accesses in flight per thread when it walks over a row
 COLUMN_THREADS = 256  # of a CTA that reduces columns
 COLUMN_CTAS = 2  # such CTAs on an SM, at least: without a bound, ptxas saves registers by moving loads to where they are used
@@ -71,14 +63,9 @@ class NvvmConfig(BlockConfig):
         return self.threads * self.vec * self.chunks * self.cluster
 
 
-def _packed(threads: int) -> int:
+def packed(threads: int) -> int:
     """Returns how many programs share a CTA of at least _CTA threads."""
     return max(_CTA // threads, 1)
-
-
-def _packed_rows(threads: int) -> int:
-    """Returns how many programs of rows share a CTA: one where a program has more than a warp."""
-    return _packed(threads) if threads <= WARP else 1
 
 
 def pointwise(extent: int, vec: int, rows: int) -> NvvmConfig:
@@ -89,7 +76,7 @@ def pointwise(extent: int, vec: int, rows: int) -> NvvmConfig:
     chunks = 2 if vec == 8 and extent * rows >= MANY_ELEMENTS and extent >= threads * vec * 2 else 1
     while chunks == 1 and threads > 1 and accesses < FILLED * round_up(accesses, threads):
         threads //= 2
-    return NvvmConfig(threads, vec, chunks, pack=_packed(threads))
+    return NvvmConfig(threads, vec, chunks, pack=packed(threads))
 
 
 def of_part(config: NvvmConfig, part: int, parts: int) -> NvvmConfig | None:
@@ -103,7 +90,7 @@ def of_part(config: NvvmConfig, part: int, parts: int) -> NvvmConfig | None:
     if threads < least or part == 0 or part % (threads * config.vec):
         return None
     chunks = chunks if part % (threads * config.vec * chunks) == 0 else 1
-    return replace(config, threads=threads, chunks=chunks, pack=_packed(threads))
+    return replace(config, threads=threads, chunks=chunks, pack=packed(threads))
 
 
 def leaves_threads_idle(extent: int, vec: int) -> bool:
@@ -111,132 +98,6 @@ def leaves_threads_idle(extent: int, vec: int) -> bool:
     idle."""
     accesses = -(-extent // vec)
     return accesses < 0.8 * round_up(accesses, min(128, power_of_two(accesses)))
-
-
-def row_reduction(
-    extent: int,
-    vec: int,
-    rows: int,
-    inputs: int,
-    sms: int,
-    most_ctas: int,
-    item: int = 0,
-    walking: int = 1,
-    ctas: int = 1,
-    values: int = 0,
-) -> NvvmConfig:
-    """Returns the schedule of reductions along `rows` rows of `extent` contiguous elements.
-
-    inputs     tensors that are read whole
-    most_ctas  CTAs of a cluster at most (1: there are no clusters)
-    item       bytes of an element: with narrow accesses, the threads of a row together read a sector at least (0: any number)
-    walking    CTAs that a row has at most where it does not stay in registers and is long enough for them
-    ctas       CTAs that a row should have, though it may find room in fewer (see ctas_of_few)
-    values     see row_walk
-    """
-    accesses = -(-extent // vec)
-    threads = max(power_of_two(-(-extent // REGISTER_ELEMENTS)), min(_of_short_row(accesses, LINE), WARP))
-    if 0 < vec * item < FULL_ACCESS:
-        threads = max(threads, SECTOR // (vec * item))
-    most = 256  # of few rows
-    if rows >= sms and accesses <= WARP * WALK_CHUNKS:
-        most = _most_of_short_row(accesses)
-    elif rows >= SMALL_CTAS * sms and threads <= WARP:
-        most = WARP
-    while threads < min(most, power_of_two(accesses)) and rows * threads < sms * BUSY:
-        threads *= 2
-    threads = min(threads, MOST_THREADS, power_of_two(accesses))
-    chunks = max(-(-extent // (threads * vec)), 1)
-    if chunks * vec > REGISTER_ELEMENTS or ctas > 1:
-        cluster = max(power_of_two(-(-extent // (threads * REGISTER_ELEMENTS))), ctas)
-        if cluster <= most_ctas and extent >= 4 * threads * vec:
-            chunks = -(-extent // (threads * vec * cluster))
-            resident = 2 if inputs == 1 or chunks * vec <= SHARED_ELEMENTS else 0
-            return NvvmConfig(threads, vec, chunks, cluster=cluster, resident=resident)
-    if chunks * vec > 2 * REGISTER_ELEMENTS:
-        chunks = max(16 // vec, 1)  # does not fit in registers: the program loops over the row
-        ctas = _sharing(extent, threads * vec * chunks, walking)
-        pack = 1 if ctas > 1 else _packed_rows(threads)
-        resident = _walking_ctas(threads * pack, vec * chunks * values)
-        return NvvmConfig(threads, vec, chunks, pack, cluster=ctas, resident=resident)
-    return NvvmConfig(threads, vec, chunks, pack=_packed_rows(threads))
-
-
-def ctas_of_few(rows: int, bytes_: int, sms: int, most: int) -> int:
-    """Returns how many CTAs, a power of two up to `most`, should share each of few rows, of which one reads so many bytes: an SM
-    reads `ALONE` in about a microsecond, while others are idle."""
-    ctas = 1
-    while 2 * ctas <= most and 2 * ctas * rows <= sms and 2 * ctas * ALONE <= bytes_:
-        ctas *= 2
-    return ctas
-
-
-def row_walk(extent: int, vec: int, rows: int, sms: int, ctas: int, values: int = 0) -> NvvmConfig:
-    """Returns the schedule of a single pass over `rows` rows that need not stay in registers: enough accesses in flight. Few rows
-    have more threads each, and rows that are long enough up to `ctas` CTAs each.
-
-    values  the tensors that are read and the results that are held, of several inputs (0: of one)
-    """
-    accesses = -(-extent // vec)
-    threads = min(WALK_THREADS, _of_short_row(accesses, LINE // 2))
-    while threads < min(_most_of_short_row(accesses), power_of_two(accesses)) and rows * threads < sms * BUSY:
-        threads *= 2
-    chunks = max(min(WALK_CHUNKS, -(-accesses // threads)), 1)
-    while chunks > 1 and chunks * vec * values > HELD:
-        chunks //= 2
-    if threads == 2 * WARP and rows >= SMALL_CTAS * sms:  # CTAs of two warps
-        threads, chunks = WARP, -(-accesses // WARP)
-    shared = _sharing(extent, threads * vec * chunks, ctas)
-    pack = 1 if shared > 1 else _packed_rows(threads)
-    resident = _walking_ctas(threads * pack, vec * chunks * values)
-    return NvvmConfig(threads, vec, chunks, pack, cluster=shared, resident=resident)
-
-
-def _walking_ctas(threads: int, held: int) -> int:
-    """Returns how many CTAs of so many threads, which hold so many elements each, an SM should hold, so that the loads of all
-    inputs are in flight at once: without a bound, ptxas saves registers by moving those of one behind what is computed from
-    another's. 0 for no bound: of nothing that is held, and where elements are too many."""
-    ctas = REGISTERS // (threads * (ADDRESSING + held))
-    return ctas if held and ctas > 1 else 0
-
-
-def _of_short_row(accesses: int, enough: int) -> int:
-    """Returns the threads of a row with so many accesses, of many rows: half as many, up to `enough`, so that each has two accesses
-    in flight and neighbors read a line together, and more where each would have more than four."""
-    return max(min(enough, power_of_two(accesses) // 2), power_of_two(-(-accesses // WALK_CHUNKS)), 1)
-
-
-def _most_of_short_row(accesses: int) -> int:
-    """Returns the threads of a short row with so many accesses, where rows are too few to fill a GPU with `_of_short_row`. In CTAs
-    of two warps, 3,000 rows of 1.5 kilobytes took twice as long on an H200."""
-    return min(max(power_of_two(accesses) // 2, LINE), WARP)
-
-
-def _sharing(extent: int, step: int, most: int) -> int:
-    """Returns how many CTAs, a power of two up to `most`, share a row of which each walks over `step` elements at once."""
-    while most > 1 and extent < STEPS * step * most:
-        most //= 2
-    return most
-
-
-def row_sort(extent: int, vec: int, rows: int, sms: int) -> NvvmConfig:
-    """Returns the schedule of sorts of `rows` rows of `extent` elements, whose blocks have as many lanes as a power of two. Most
-    steps stay in a thread's registers where it has several elements; few rows have more threads."""
-    lanes = max(power_of_two(extent), vec)
-    threads = max(lanes // max(SORT_ELEMENTS, vec), 1)
-    while rows <= rows_that_fill(2 * threads, sms) and threads * max(vec, 2) < min(lanes, WARP * SORT_ELEMENTS):
-        threads *= 2
-    return NvvmConfig(threads, vec, lanes // (threads * vec), pack=_packed_rows(threads))
-
-
-def rows_that_fill(threads: int, sms: int) -> int:
-    """Returns how many rows fill a GPU where so many threads sort each."""
-    return sms * BUSY // (2 * threads)
-
-
-def in_teams(walk: NvvmConfig) -> NvvmConfig:
-    """Returns the schedule of a pass over rows in several pieces, which teams of threads share."""
-    return replace(walk, teams=WALK_THREADS // walk.threads, pack=1) if walk.threads < WALK_THREADS else walk
 
 
 def column_reduction(extent: int, vec: int, reduced: int, rows: int, sms: int) -> NvvmConfig:
@@ -259,7 +120,7 @@ def column_reduction(extent: int, vec: int, reduced: int, rows: int, sms: int) -
     while threads > least and narrower(threads):
         threads //= 2
     teams = min(COLUMN_THREADS // threads, power_of_two(max(reduced // COLUMN_ROWS, 1)))
-    pack = _packed(threads) if teams == 1 else 1  # an SM holds too few CTAs of a warp to be full
+    pack = packed(threads) if teams == 1 else 1  # an SM holds too few CTAs of a warp to be full
     return NvvmConfig(threads, vec, 1, pack=pack, teams=teams, resident=COLUMN_CTAS)
 
 

@@ -1,7 +1,8 @@
 """The NVIDIA target's choice of passes and options in the shared pipelines."""
 
 from lamina.core.target import Target
-from lamina.schedules.nvvm import WALK_CHUNKS, WALK_THREADS
+from lamina.schedules.nvvm import WALK_CHUNKS
+from lamina.schedules.nvvm_rows import WALK_THREADS
 
 from ..steps import Steps, options
 
