@@ -10,7 +10,6 @@ from lamina.schedules import narrow, nvvm
 from lamina.schedules.base import TILE_SIDE
 from lamina.schedules.nvvm_rows import WALK_THREADS, RowKernel, in_teams, row_reduction, row_sort, row_walk
 from lamina.schedules.rows import CLUSTER, Rows, Triton
-from lamina.schedules.transposes import transpose_tiles
 
 from ..ir.affine import Axis
 from ..ir.expressions import Load
@@ -133,7 +132,7 @@ def _transpose_tiles(along: _Along, crossed: Axis) -> tuple[nvvm.NvvmConfig, int
     """Returns the schedule of a transpose, and the rows of a tile. What a call decides may be long on either side."""
     lanes, rows = (max(typical(a.extent), TILE_SIDE if is_symbolic(a.extent) else 0) for a in (along.vector, crossed))
     others = typical(math.prod(a.extent for a in along.merged.rows if a is not along.vector and a is not crossed))
-    return transpose_tiles(along.vec, lanes, rows, others, along.device.sm_count)
+    return nvvm.transpose_tiles(along.vec, lanes, rows, others, along.device.sm_count)
 
 
 def _of_columns(along: _Along) -> nvvm.NvvmConfig:

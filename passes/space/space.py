@@ -5,9 +5,9 @@ vary over). Without reductions every axis is a row axis.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 
 from torch_mlir import ir
 
@@ -103,10 +103,12 @@ def find_space(
         reduced = [d == dimension for d in range(len(full))]
     else:
         full, reduced = _full_shape(outs, generics)
+    tracer = partial(Tracer, strides_of=lambda v: strides[v], divide=divide, round_half=round_half)
+    stored = list(zip(outs, result_strides, strict=True))
     while True:
         axes = [Axis(n, f"{'c' if r else 'r'}{i}") for i, (n, r) in enumerate(zip(full, reduced, strict=True))]
         try:
-            return _trace(axes, reduced, outs, strides, result_strides, divide, round_half, pairs)
+            return _trace(axes, reduced, stored, tracer, pairs)
         except SplitAxis as s:
             if s.axis not in axes:
                 raise Untraceable(outs[0], "an axis of a reduction of its own that a reshape splits") from None
@@ -207,14 +209,16 @@ def index_over_axes(shape: tuple[int, ...], axes: list[Axis]) -> tuple[Affine, .
 def _trace(
     axes: list[Axis],
     reduced: list[bool],
-    outs: list[ir.Value],
-    strides: Strides,
-    result_strides: list[tuple[int, ...]],
-    divide: bool,
-    round_half: bool,
+    stored: list[tuple[ir.Value, tuple[int, ...]]],
+    tracer_of: Callable[..., Tracer],
     pairs: bool,
 ) -> Space:
-    """Traces the results over these axes. Raises SplitAxis if an axis has to be two, Untraceable if nothing helps."""
+    """Traces the results over these axes. Raises SplitAxis if an axis has to be two, Untraceable if nothing helps.
+
+    stored     the results, with their strides
+    tracer_of  makes a tracer whose reductions run over these `columns`
+    pairs      see find_space
+    """
     rows = [a for a, r in zip(axes, reduced, strict=True) if not r]
     columns = [a for a, r in zip(axes, reduced, strict=True) if r]
     fresh: dict[ir.Operation, tuple[tuple[Affine, ...], tuple[Axis, ...]]] = {}
@@ -230,16 +234,16 @@ def _trace(
             fresh[g.op] = tuple(Affine.of(a) for a in own), own
         return fresh[g.op]
 
-    tracer = Tracer(strides_of=lambda v: strides[v], columns=columns_of, divide=divide, round_half=round_half)
-    stored = [(v, s, _place(v, axes, rows, bool(columns))) for v, s in zip(outs, result_strides, strict=True)]
-    found = [_result(tracer, v, s, *place, pairs) if place else None for v, s, place in stored]
+    tracer = tracer_of(columns=columns_of)
+    places = [_place(v, axes, rows, bool(columns)) for v, _ in stored]
+    found = [_result(tracer, v, s, *at, pairs) if at else None for (v, s), at in zip(stored, places, strict=True)]
     bounds = bounds_in(e for r in found if r for e in walk(r.expr)) if None in found else []
-    results = [r or _cut_result(tracer, v, s, axes, bounds) for r, (v, s, _) in zip(found, stored, strict=True)]
+    results = [r or _cut_result(tracer, v, s, axes, bounds) for r, (v, s) in zip(found, stored, strict=True)]
     reductions = list(dict.fromkeys(e for r in results for e in walk(r.expr) if isinstance(e, Reduce)))
     inner = frozenset(columns)
     for r in reductions:
         if r.free & inner:
-            raise Untraceable(outs[0], "a reduction that has to be computed again for every column")
+            raise Untraceable(stored[0][0], "a reduction that has to be computed again for every column")
     return Space(tuple(rows), tuple(columns), tuple(results), tuple(reductions))
 
 

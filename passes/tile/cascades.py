@@ -15,7 +15,7 @@ from ..ir.affine import Axis
 from ..ir.expressions import Reduce
 from ..space.nests import Nest
 from .covering import first_lanes, narrow_lanes, narrow_rest
-from .emit.scopes import Body
+from .emit.scopes import AxisPart, Body
 from .emit.values import block_shape
 
 if TYPE_CHECKING:
@@ -71,21 +71,21 @@ def cascade(loops: Loops, cut: CascadeCut, nest: Nest, inits: list[ir.Value], bo
         if whole % (cut.count * step):
             with b.point():
                 count = arith.minui(arith.subi(b.number(whole), first), length)
-        parts = loops.loop(axis, first, zero, count, step, None, neutrals, body)
+        parts = loops.loop(AxisPart(axis, first, zero, count), step, None, neutrals, body)
         return [sums.joined(r, total, part) for r, total, part in zip(nest.reductions, totals, parts, strict=True)]
 
     totals = b.loop(zero, b.number(whole), length, inits, run)
     if whole == axis.extent:
         return totals
-    low, end = b.number(whole), b.number(axis.extent)
+    rest = AxisPart(axis, zero, b.number(whole), b.number(axis.extent), axis.extent)
     if not is_symbolic(whole):
-        tail = axis.extent - whole if isinstance(axis.extent, int) else end
-        parts = loops.loop(axis, zero, low, end, step, tail, neutrals, body, single=True)
+        tail = axis.extent - whole if isinstance(axis.extent, int) else rest.high
+        parts = loops.loop(rest, step, tail, neutrals, body, single=True)
     elif axis is b.vector and (lanes := narrow_lanes(loops.schedule)):
         with b.narrower(lanes):
-            parts = narrow_rest(loops, axis, zero, low, end, [sums.neutral(r) for r in nest.reductions], body, axis.extent)
+            parts = narrow_rest(loops, rest, [sums.neutral(r) for r in nest.reductions], body)
     else:
-        parts = loops.loop(axis, zero, low, end, step, end, neutrals, body)
+        parts = loops.loop(rest, step, rest.high, neutrals, body)
     with b.point():
         return [_with_rest(sums, r, total, part) for r, total, part in zip(nest.reductions, totals, parts, strict=True)]
 

@@ -10,6 +10,7 @@ Where bounds hold in a part of the axis only, blocks in which they are decided h
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from torch_mlir import ir
@@ -22,31 +23,28 @@ from ..ir.guards import conjunction
 from ..space.regions import MOST, AxisRegion, aligned_regions, long_regions, regions_along
 from ..space.schedule import Schedule
 from .emit import unaligned_rows
-from .emit.scopes import Body
+from .emit.scopes import AxisPart, Body
 
 if TYPE_CHECKING:
     from .emit.blocks import Blocks
     from .loops import Loops
 
 
-def blocks_along(
-    loops: Loops, axis: Axis, first: ir.Value, count: ir.Value, exact: SizeLike | None, inits: list[ir.Value], body: Body
-) -> list[ir.Value]:
-    """Runs `body` for `count` elements of an axis from `first` on, in blocks; returns the carried values. exact: the count as a
-    size, where it is one."""
-    schedule, zero = loops.schedule, loops.b.number(0)
+def blocks_along(loops: Loops, part: AxisPart, inits: list[ir.Value], body: Body) -> list[ir.Value]:
+    """Runs `body` for a part of an axis, which begins at its `first`, in blocks; returns the carried values."""
+    schedule, axis, exact = loops.schedule, part.axis, part.exact
     lanes = schedule.config.lanes
     if schedule.shift is not None and axis is schedule.vector:
-        return unaligned_rows.loop_over_row(loops, axis, count, exact, inits, body)
+        return unaligned_rows.loop_over_row(loops, part, inits, body)
     if exact is None and schedule.config.masked and axis is schedule.chunked:
-        return loops.loop(axis, first, zero, count, lanes, count, inits, body, single=True)
+        return loops.loop(part, lanes, part.high, inits, body, single=True)
     if exact is not None and not isinstance(exact, int) and at_most(exact, lanes):
-        return loops.loop(axis, first, zero, count, lanes, count, inits, body, single=True)
-    if regions := _regions(loops, axis, first == zero and exact == axis.extent):
-        return _by_regions(loops, axis, regions, first, count, inits, body)
+        return loops.loop(part, lanes, part.high, inits, body, single=True)
+    if regions := _regions(loops, axis, part.first == part.low and exact == axis.extent):
+        return _by_regions(loops, part, regions, inits, body)
     if isinstance(exact, int):
-        return _known_count(loops, axis, first, 0, exact, inits, body)
-    return _whole_and_rest(loops, axis, first, zero, count, exact, inits, body)
+        return _known_count(loops, part, 0, exact, inits, body)
+    return _whole_and_rest(loops, part, inits, body)
 
 
 def _regions(loops: Loops, axis: Axis, whole: bool) -> list[AxisRegion]:
@@ -61,24 +59,22 @@ def _regions(loops: Loops, axis: Axis, whole: bool) -> list[AxisRegion]:
     return regions if len(regions) * len(loops.nests) <= MOST else []
 
 
-def _known_count(
-    loops: Loops, axis: Axis, first: ir.Value, low: int, high: int, inits: list[ir.Value], body: Body
-) -> list[ir.Value]:
-    """Covers a known number of elements."""
+def _known_count(loops: Loops, part: AxisPart, low: int, high: int, inits: list[ir.Value], body: Body) -> list[ir.Value]:
+    """Covers the elements from `low` up to `high` of a part."""
     number, lanes = loops.b.number, loops.schedule.config.lanes
     whole = low + (high - low) // lanes * lanes
     if low < whole:
-        inits = loops.loop(axis, first, number(low), number(whole), lanes, None, inits, body, single=whole - low == lanes)
+        blocks = replace(part, low=number(low), high=number(whole))
+        inits = loops.loop(blocks, lanes, None, inits, body, single=whole - low == lanes)
     if whole < high:
-        inits = loops.loop(axis, first, number(whole), number(high), lanes, high - whole, inits, body, single=True)
+        rest = replace(part, low=number(whole), high=number(high))
+        inits = loops.loop(rest, lanes, high - whole, inits, body, single=True)
     return inits
 
 
-def _by_regions(
-    loops: Loops, axis: Axis, regions: Sequence[AxisRegion], first: ir.Value, count: ir.Value, inits: list[ir.Value], body: Body
-) -> list[ir.Value]:
-    """Runs `body` for `count` elements of an axis from `first` on, with loops for each region, in which its bounds are decided."""
-    b, lanes = loops.b, loops.schedule.config.lanes
+def _by_regions(loops: Loops, part: AxisPart, regions: Sequence[AxisRegion], inits: list[ir.Value], body: Body) -> list[ir.Value]:
+    """Covers a part that begins at its `first`, with loops for each region, in which its bounds are decided."""
+    b, lanes, first, count = loops.b, loops.schedule.config.lanes, part.first, part.high
     outer_known, decided, ranges, stream_bytes = b.known, b.decided, b.ranges, b.stream_bytes
     if any(is_symbolic(region.begin) or region.begin % lanes for region in regions):
         b.stream_bytes = 0  # these begin in the middle of cache lines
@@ -86,13 +82,14 @@ def _by_regions(
     for region, low, high in zip(regions, ends[:-1], ends[1:], strict=True):
         begin, end = region.begin, region.end
         b.known, b.decided = conjunction(outer_known, region.holds), {**decided, **region.decided}
-        b.ranges = ranges if is_symbolic((begin, end)) else {**ranges, axis: (begin, end - 1)}
+        b.ranges = ranges if is_symbolic((begin, end)) else {**ranges, part.axis: (begin, end - 1)}
+        of_region = AxisPart(part.axis, first, low, high)
         if isinstance(begin, int) and isinstance(end, int) and first == b.number(0):
-            inits = _known_count(loops, axis, first, begin, end, inits, body)
+            inits = _known_count(loops, of_region, begin, end, inits, body)
         elif at_most(end - begin, narrow_lanes(loops.schedule)):
-            inits = _rest(loops, axis, first, low, high, inits, body, short=True)
+            inits = _rest(loops, of_region, inits, body, short=True)
         else:
-            inits = _whole_and_rest(loops, axis, first, low, high, None, inits, body)
+            inits = _whole_and_rest(loops, of_region, inits, body)
     b.known, b.decided, b.ranges, b.stream_bytes = outer_known, decided, ranges, stream_bytes
     return inits
 
@@ -112,7 +109,7 @@ def each_region(loops: Loops, axis: Axis, inits: list[ir.Value], body: Body) -> 
         b.known, b.decided = conjunction(outer_known, region.holds), {**decided, **region.decided}
         b.ranges = {**ranges, axis: (begin, end - 1)}
         low, high = b.number(begin), b.number(end)
-        inits = loops.loop(axis, b.number(0), low, high, 1, None, inits, masked, single=end - begin == 1)
+        inits = loops.loop(AxisPart(axis, b.number(0), low, high), 1, None, inits, masked, single=end - begin == 1)
     b.known, b.decided, b.ranges = outer_known, decided, ranges
     return inits
 
@@ -125,38 +122,26 @@ def _elements_before(b: Blocks, place: SizeLike, first: ir.Value, count: ir.Valu
     return b.hoisted(lambda: arith.minsi(arith.maxsi(arith.subi(position, first), zero), count), first, count)
 
 
-def _whole_and_rest(
-    loops: Loops, axis: Axis, first: ir.Value, low: ir.Value, high: ir.Value, exact: SizeLike | None, inits: list[ir.Value],
-    body: Body,
-) -> list[ir.Value]:  # fmt: skip
-    """Runs `body` for the elements of an axis from `low` up to `high`, in blocks; returns the carried values. exact: `high` as a
-    size, where it is one and `low` is 0."""
+def _whole_and_rest(loops: Loops, part: AxisPart, inits: list[ir.Value], body: Body) -> list[ir.Value]:
+    """Covers a part by whole blocks and what they leave; returns the carried values."""
     lanes = loops.schedule.config.lanes
-    end = _whole(loops.b, low, high, exact, lanes)
-    inits = loops.loop(axis, first, low, end, lanes, None, inits, body)
-    return _rest(loops, axis, first, end, high, inits, body, exact)
+    end = _whole(loops.b, part, lanes)
+    inits = loops.loop(replace(part, high=end), lanes, None, inits, body)
+    return _rest(loops, replace(part, low=end), inits, body)
 
 
-def _rest(
-    loops: Loops, axis: Axis, first: ir.Value, low: ir.Value, high: ir.Value, inits: list[ir.Value], body: Body,
-    exact: SizeLike | None = None, short: bool = False,
-) -> list[ir.Value]:  # fmt: skip
-    """Runs `body` for what whole blocks leave of an axis, the elements from `low` up to `high`; returns the carried values.
-
-    The first lanes of carried blocks are those of the narrower blocks meanwhile.
-
-    exact  as in `_whole_and_rest`
-    short  whether the elements are known to be no more than a narrower block has
-    """
+def _rest(loops: Loops, part: AxisPart, inits: list[ir.Value], body: Body, short: bool = False) -> list[ir.Value]:
+    """Covers what whole blocks leave; returns the carried values. The first lanes of carried blocks are those of the narrower
+    blocks meanwhile. short: see `narrow_rest`."""
     b, lanes = loops.b, narrow_lanes(loops.schedule)
     if not lanes:
-        return loops.loop(axis, first, low, high, loops.schedule.config.lanes, high, inits, body)
+        return loops.loop(part, loops.schedule.config.lanes, part.high, inits, body)
     with b.point():
-        parts = [first_lanes(v, lanes) for v in inits]
+        narrow = [first_lanes(v, lanes) for v in inits]
     with b.narrower(lanes):
-        parts = narrow_rest(loops, axis, first, low, high, parts, body, exact, short)
+        narrow = narrow_rest(loops, part, narrow, body, short)
     with b.point():
-        return [vector.insert_strided_slice(part, v, [0], [1]) for v, part in zip(inits, parts, strict=True)]
+        return [vector.insert_strided_slice(n, v, [0], [1]) for v, n in zip(inits, narrow, strict=True)]
 
 
 def narrow_lanes(schedule: Schedule) -> int:
@@ -164,38 +149,36 @@ def narrow_lanes(schedule: Schedule) -> int:
     return schedule.config.rest_lanes if schedule.config.rest_lanes < schedule.config.lanes else 0
 
 
-def narrow_rest(
-    loops: Loops, axis: Axis, first: ir.Value, low: ir.Value, high: ir.Value, parts: list[ir.Value], body: Body,
-    exact: SizeLike | None, short: bool = False,
-) -> list[ir.Value]:  # fmt: skip
-    """Does so in blocks of the current width, which is the narrower one. parts: carried blocks of this width."""
+def narrow_rest(loops: Loops, part: AxisPart, inits: list[ir.Value], body: Body, short: bool = False) -> list[ir.Value]:
+    """Covers what whole blocks leave by blocks of the current width, which is the narrower one, as the carried values are.
+    short: the part is known to have no more elements than one such block."""
     b = loops.b
     if not short:
-        end = _whole(b, low, high, exact, b.lanes)
-        parts = loops.loop(axis, first, low, end, b.lanes, None, parts, body)
-        low = end
+        end = _whole(b, part, b.lanes)
+        inits = loops.loop(replace(part, high=end), b.lanes, None, inits, body)
+        part = replace(part, low=end)
 
     def block(carried: list[ir.Value]) -> list[ir.Value]:
         """Emits the masked block."""
-        loops.enter(axis, first, low, high)
+        loops.enter(part.axis, part.first, part.low, part.high)
         return body(carried)
 
     with b.point():
-        has_rest = arith.cmpi(arith.CmpIPredicate.slt, low, high)
-    return b.when(has_rest, parts, block)
+        has_rest = arith.cmpi(arith.CmpIPredicate.slt, part.low, part.high)
+    return b.when(has_rest, inits, block)
 
 
-def _whole(b: Blocks, low: ir.Value, high: ir.Value, exact: SizeLike | None, lanes: int) -> ir.Value:
+def _whole(b: Blocks, part: AxisPart, lanes: int) -> ir.Value:
     """Returns the end of the last whole block of so many lanes."""
-    if exact is not None:
-        return b.number(exact // lanes * lanes)
+    if part.exact is not None:
+        return b.number(part.exact // lanes * lanes)
 
     def end() -> ir.Value:
         """Computes it."""
-        count = high if low == b.number(0) else arith.subi(high, low)
-        return arith.subi(high, arith.remui(count, b.number(lanes)))
+        count = part.high if part.low == b.number(0) else arith.subi(part.high, part.low)
+        return arith.subi(part.high, arith.remui(count, b.number(lanes)))
 
-    return b.hoisted(end, low, high)
+    return b.hoisted(end, part.low, part.high)
 
 
 def first_lanes(v: ir.Value, lanes: int) -> ir.Value:

@@ -7,7 +7,7 @@ from typing import Any
 from torch_mlir import ir
 from torch_mlir.dialects import arith
 
-from lamina.core.sizes import SizeLike, at_most, typical
+from lamina.core.sizes import at_most, typical
 from lamina.core.walks import reachable
 
 from ..ir.affine import Affine, Axis
@@ -23,7 +23,7 @@ from .covering import blocks_along, each_region
 from .emit import kept, parts, unaligned_rows
 from .emit.blocks import Blocks, Frame
 from .emit.bounds import ending_at_bounds
-from .emit.scopes import Body
+from .emit.scopes import AxisPart, Body
 from .prefetch import next_row, streamed_inputs
 from .row_blocks import blocked_axis, emit_blocks
 
@@ -102,29 +102,34 @@ class Loops:
         if axis is self.blocked:
             emit_blocks(self, axis, first, count, exact if isinstance(exact, int) else None)
             return []
-        return self._over(axis, first, count, exact, [], lambda _: self._rows(rest, chunks))
+        return self._over(self.b.part(axis, first, count, exact), [], lambda _: self._rows(rest, chunks))
 
-    def _over(
-        self, axis: Axis, first: ir.Value, count: ir.Value, exact: SizeLike | None, inits: list[ir.Value], body: Body
-    ) -> list[ir.Value]:
-        """Runs `body` over `axis` from `first`, by blocks when it is the vector axis. exact: the count, where it is a constant."""
+    def _over(self, part: AxisPart, inits: list[ir.Value], body: Body) -> list[ir.Value]:
+        """Runs `body` over a part of an axis, by blocks when it is the vector axis."""
+        axis = part.axis
         if axis is self.schedule.vector or (self.schedule.column_vector and axis is self.b.vector):
             self.b.vector = axis
-            return blocks_along(self, axis, first, count, exact, inits, body)
+            return blocks_along(self, part, inits, body)
         if axis is self.schedule.divided:
             return each_region(self, axis, inits, body)
-        return self.loop(axis, first, self.b.number(0), count, 1, None, inits, body, single=exact == 1)
+        return self.loop(part, 1, None, inits, body, single=part.exact == 1)
 
     def loop(
-        self, axis: Axis, first: ir.Value, low: ir.Value, high: ir.Value, step: int, tail: int | ir.Value | None,
-        inits: list[ir.Value], body: Body, single: bool = False, attribute: str = "",
+        self, part: AxisPart, step: int, tail: int | ir.Value | None, inits: list[ir.Value], body: Body, single: bool = False,
+        attribute: str = "",
     ) -> list[ir.Value]:  # fmt: skip
-        """Emits one loop. tail: lanes left over (a constant, or the end to count from); single: no scf.for; attribute: a mark."""
-        b = self.b
+        """Emits one loop over a part of an axis; returns the carried values.
+
+        step       elements from an iteration to the next
+        tail       lanes of a masked block: their number, or the end that they are counted to; None where all lanes count
+        single     there is one iteration, which needs no scf.for
+        attribute  marks the loop
+        """
+        b, axis, first = self.b, part.axis, part.first
         if single:
-            memo = b.stack[-1].once.setdefault((axis, first, low, tail), {})
+            memo = b.stack[-1].once.setdefault((axis, first, part.low, tail), {})
             with b.scope(b.stack[-1].block, memo=memo):
-                self.enter(axis, first, low, tail)
+                self.enter(axis, first, part.low, tail)
                 return body(inits)
 
         def inside(position: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
@@ -132,7 +137,7 @@ class Loops:
             self.enter(axis, first, position, tail)
             return body(carried)
 
-        return b.loop(low, high, step, inits, inside, attribute)
+        return b.loop(part.low, part.high, step, inits, inside, attribute)
 
     def enter(self, axis: Axis, first: ir.Value, position: ir.Value, tail: int | ir.Value | None) -> None:
         """Binds an axis to `first` + `position` in the innermost scope. tail: as in `loop`."""
@@ -273,14 +278,15 @@ class Loops:
             return cascade(self, runs, nest, inits, deeper)
         zero = self.b.number(0)
         with ending_at_bounds(self.b, nest, a) as (count, exact):
+            part = AxisPart(a, zero, zero, count, exact)
             if nest.scans and not rest and a is not self.b.vector and exact != 1:
-                return self.loop(a, zero, zero, count, 1, None, inits, deeper, attribute=ORDERED)
+                return self.loop(part, 1, None, inits, deeper, attribute=ORDERED)
             if a is not shared:
-                return self._over(a, zero, count, exact, inits, deeper)
-            taken = self.loop(a, zero, zero, count, 1, None, inits, deeper, attribute=SHARED)
-        return [self._of_all_teams(r, part) for r, part in zip(nest.carried, taken, strict=True)]
+                return self._over(part, inits, deeper)
+            taken = self.loop(part, 1, None, inits, deeper, attribute=SHARED)
+        return [self._of_all_teams(r, own) for r, own in zip(nest.carried, taken, strict=True)]
 
-    def _of_all_teams(self, r: Reduce | Scan, part: ir.Value) -> ir.Value:
+    def _of_all_teams(self, r: Reduce | Scan, own: ir.Value) -> ir.Value:
         with self.b.point():
             name = {"combine": ir.StringAttr.get(r.op)}
-            return ir.Operation.create("tile.combine", results=[part.type], operands=[part], attributes=name).results[0]
+            return ir.Operation.create("tile.combine", results=[own.type], operands=[own], attributes=name).results[0]

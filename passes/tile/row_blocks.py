@@ -80,11 +80,11 @@ def emit_blocks(loops: Loops, axis: Axis, first: ir.Value, count: ir.Value, exac
             rows = (
                 b.number(ROWS) if exact is not None and exact % ROWS == 0 else arith.minui(arith.subi(count, start), b.number(ROWS))
             )
-        zero = b.number(0)
-        loops.loop(axis, begin, zero, rows, 1, None, [], row)
+        part = b.part(axis, begin, rows)
+        loops.loop(part, 1, None, [], row)
         with b.narrower(LANES):
             b.vector = axis
-            loops.loop(axis, begin, zero, rows, LANES, None if exact is not None and exact % LANES == 0 else rows, [], results)
+            loops.loop(part, LANES, None if exact is not None and exact % LANES == 0 else rows, [], results)
         return []
 
     b.loop(b.number(0), count, ROWS, [], block)

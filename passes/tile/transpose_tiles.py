@@ -48,7 +48,7 @@ class TransposeTiles(Loops):
             self.row()
             return []
 
-        return self.loop(self.crossed, first, b.number(0), count, 1, None, [], row, attribute=mark)
+        return self.loop(b.part(self.crossed, first, count), 1, None, [], row, attribute=mark)
 
     def corner(self, index: Affine) -> Affine:
         """Returns an index without what it varies over in a tile."""
@@ -84,7 +84,7 @@ class TransposeTiles(Loops):
         for begin, end, body in ((0, low, edge), (low, high, block), (high, axis.extent, edge)):
             if begin != end:
                 b.ranges = known if (begin, end) == (0, axis.extent) else {**known, axis: (begin, end - 1)}
-                blocks_along(self, axis, b.number(begin), b.number(end - begin), end - begin, [], body)
+                blocks_along(self, b.part(axis, b.number(begin), b.number(end - begin), end - begin), [], body)
         b.ranges = known
 
     def _inside(self, tiled: Sequence[Load]) -> tuple[SizeLike, SizeLike]:

@@ -45,7 +45,7 @@ class SharedTransposeTiles(TransposeTiles):
         loads = self._fitting(crossing_loads(self.space, self.schedule))
         tiles = {e: self._stage(e, row, rows, lane, lanes) for e in loads}
         exact = b.lanes if axis.extent % b.lanes == 0 else None
-        blocks_along(self, axis, lane, lanes, exact, [], lambda _: self.crossing(tiles, row, rows, SHARED))
+        blocks_along(self, b.part(axis, lane, lanes, exact), [], lambda _: self.crossing(tiles, row, rows, SHARED))
 
     def _stage(self, e: Load, row: ir.Value, rows: ir.Value, lane: ir.Value, lanes: ir.Value) -> ir.Value:
         """Fills a tile of scratch memory with `e`, row by row along `crossed`."""

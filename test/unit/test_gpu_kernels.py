@@ -11,7 +11,7 @@ from kernel_inputs import BF16, labels, run, x
 from torch import Tensor
 
 from lamina.passes.lower.simt.collective import exchange
-from lamina.schedules import transposes
+from lamina.schedules import nvvm
 
 CASES: dict[str, tuple[Callable[..., Any], list[Tensor]]] = {
     "odd sizes": (lambda a: (a + 1).relu(), [x(100, 37)]),
@@ -139,7 +139,7 @@ def test_a_stored_norm_keeps_the_channels_last() -> None:
 def test_tiles_of_few_channels_are_longer(
     dtype: torch.dtype, sizes: tuple[int, ...], last: bool, ctas: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transposes, "TILE_CTAS", ctas)  # 0: as of a larger image
+    monkeypatch.setattr(nvvm, "TILE_CTAS", ctas)  # 0: as of a larger image
     orders = (torch.contiguous_format, torch.channels_last)
     given = x(*sizes, dtype=dtype).contiguous(memory_format=orders[last])
     run(lambda a: (a * 2).contiguous(memory_format=orders[not last]), given)

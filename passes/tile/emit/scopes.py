@@ -63,7 +63,23 @@ class Side(NamedTuple):
         return self.extent % self.step != 0
 
 
+@dataclass(frozen=True)
+class AxisPart:
+    """A part of an axis, which a loop covers: its elements from `first` + `low` up to `first` + `high`.
+
+    first  where the program's part begins
+    exact  `high` as a size, where it is one and `low` is 0 or the start of a block
+    """
+
+    axis: Axis
+    first: ir.Value
+    low: ir.Value
+    high: ir.Value
+    exact: SizeLike | None = None
+
+
 Body = Callable[[list[ir.Value]], list[ir.Value]]
+"""Emits the body of a loop: takes the carried values, and returns these for the next iteration."""
 
 
 class Scopes:
@@ -190,6 +206,10 @@ class Scopes:
             with ir.InsertionPoint(branch.else_block):
                 scf.YieldOp(inits)
         return list(branch.results)
+
+    def part(self, axis: Axis, first: ir.Value, count: ir.Value, exact: SizeLike | None = None) -> AxisPart:
+        """Returns the part of `count` elements of an axis from `first` on. exact: the count, where it is a size."""
+        return AxisPart(axis, first, self.number(0), count, exact)
 
     def digits(self, number: ir.Value, extents: Sequence[SizeLike]) -> Iterator[ir.Value]:
         """Yields the position along each of `extents`, the fastest and last one first, that a number counts to."""

@@ -1,33 +1,31 @@
 """Emits loops over rows that start in the middle of an access (schedule.Shift): blocks start where whole accesses do, and masks
 say which lanes count."""
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from torch_mlir import ir
 from torch_mlir.dialects import arith
 
-from lamina.core.sizes import SizeLike, at_least, at_most
+from lamina.core.sizes import at_least, at_most
 
 from ...ir.affine import Axis
 from ...ir.reading import number_of
 from ...ir.sizes import i64
 from .access import ShiftedBlocks
+from .scopes import AxisPart, Body
 
 if TYPE_CHECKING:
     from ..loops import Loops
     from .blocks import Blocks
 
 
-def loop_over_row(
-    loops: "Loops", axis: Axis, count: ir.Value, exact: SizeLike | None, inits: list[ir.Value],
-    body: Callable[[list[ir.Value]], list[ir.Value]],
-) -> list[ir.Value]:  # fmt: skip
-    """Runs `body` for every block of a row along `axis`: blocks that are whole except for the row's first lanes, then the rest.
-    exact: the count, where it is the extent of the axis."""
+def loop_over_row(loops: "Loops", part: AxisPart, inits: list[ir.Value], body: Body) -> list[ir.Value]:
+    """Runs `body` for every block of a row, which is all of an axis: blocks that are whole except for the row's first lanes, then
+    the rest."""
     b, lanes, shift, zero = loops.b, loops.schedule.config.lanes, loops.schedule.shift, loops.b.number(0)
     assert shift is not None
     by = b.memoized("shift", 0, lambda: arith.remui(b.index(shift.base), b.number(shift.width)))
+    axis, count, exact = part.axis, part.high, part.exact
     b.window = ShiftedBlocks(shift, by, count)
     if exact is None:
         with b.point():
@@ -39,8 +37,8 @@ def loop_over_row(
         known = 0 if at_most(last, lanes) else exact // lanes * lanes
         whole, end, single = b.number(known), b.number(last), at_most(last - known, lanes)
     if number_of(whole) != 0:
-        inits = loops.loop(axis, zero, zero, whole, lanes, None, inits, body)
-    out = loops.loop(axis, zero, whole, end, lanes, count, inits, body, single=single)
+        inits = loops.loop(AxisPart(axis, zero, zero, whole), lanes, None, inits, body)
+    out = loops.loop(AxisPart(axis, zero, whole, end), lanes, count, inits, body, single=single)
     b.window = None
     return out
 

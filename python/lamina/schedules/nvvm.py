@@ -1,12 +1,9 @@
-"""Schedules of pointwise kernels and of those that reduce or scan down columns on NVIDIA GPUs: threads, vector width, CTAs.
-
-Kernels along rows have theirs in `nvvm_rows`.
-"""
+"""Schedules on NVIDIA GPUs of pointwise kernels, transposes, and reductions or scans down columns; `nvvm_rows` has those of rows."""
 
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from .base import BlockConfig, power_of_two
+from .base import TILE_SIDE, BlockConfig, power_of_two
 
 SHORT = 16  # elements of a row below which rows are walked together
 WARP = 32  # threads
@@ -24,6 +21,9 @@ COLUMN_ROWS = 4  # rows of one team at least
 PARTS = 32  # parts of a sum that are worth a second kernel, where a call decides how many there are
 FILLED = 0.85  # least share of a program's threads with work
 LINE = 8  # neighboring threads whose widest accesses make a line of the cache
+TRANSPOSE_THREADS = 256  # of a CTA that transposes a tile
+TILE_LEAST, TILE_MOST = 8, 512  # bounds of the sides of a transpose tile
+TILE_CTAS = 2  # that an SM should have
 FULL_ACCESS = 16  # bytes of a thread's widest memory access
 SECTOR = 32  # bytes of memory that caches move at a time
 
@@ -137,6 +137,24 @@ def column_scan(extent: int) -> NvvmConfig:
 def scalar_schedule() -> NvvmConfig:
     """Returns the schedule of programs without a vector axis: every thread computes the same, one stores."""
     return NvvmConfig(WARP, 1, 1)
+
+
+def transpose_tiles(vec: int, lanes: int, rows: int, others: int, sms: int) -> tuple[NvvmConfig, int]:
+    """Returns the schedule of `others` transposes by tiles whose rows the threads share, and how many rows a tile has: as many as
+    lanes, but tiles of a tensor that is short along one side, such as an image of few channels, are longer along the other, as far
+    as there are enough of them for the GPU.
+
+    lanes  extent along the vector axis
+    rows   extent across it
+    """
+    short, long = sorted((lanes, rows))
+    side = max(min(power_of_two(short), TILE_SIDE), TILE_LEAST)
+    longer = min(TILE_SIDE * TILE_SIDE // side, TILE_MOST)
+    while longer > TILE_SIDE and (longer >= 2 * long or others * -(-short // side) * -(-long // longer) < TILE_CTAS * sms):
+        longer //= 2
+    wide, high = (side, longer) if lanes <= rows else (longer, side)
+    threads = min(wide // vec, TRANSPOSE_THREADS)
+    return NvvmConfig(threads, vec, wide // (threads * vec), teams=TRANSPOSE_THREADS // threads), high
 
 
 def round_up(n: int, step: int) -> int:

@@ -10,7 +10,7 @@ from .clocks import Clock, DeviceLost
 from .measure import choose
 from .question import Answer, Identity, Question
 from .store.store import Store
-from .trial import Make, Marking, Trial, Watch, attempt
+from .trial import Make, Trial, Watch
 
 BUDGET_SECONDS = 1.0  # of timing, per question
 _QUICK = 3  # candidates that "quick" measures at a time
@@ -55,9 +55,9 @@ def decide(
         return _using(question, known, chosen)
     if not clock.alive():
         raise CompileError("the device takes no more work from this process", remedy="start the program again")
-    trial = Trial(dropped=dict(known.dropped))
+    trial = Trial(make, lambda name: store.trying(question.key, identity, name), clock, watch, dict(known.dropped))
     try:
-        _measure(question, trial, make, lambda name: store.trying(question.key, identity, name), clock, policy, watch)
+        _measure(question, trial, _QUICK if policy == "quick" else len(question.candidates))
     except DeviceLost as lost:
         trial.dropped[lost.candidate] = f"cost the device: {lost.reason}"
         store.put(question, identity, _without_dropped(question, known, trial))
@@ -81,16 +81,15 @@ def _is_open(question: Question, known: Answer, chosen: str, policy: Tune) -> bo
     return not chosen or (policy == "full" and not tried.issuperset(question.candidates))
 
 
-def _measure(question: Question, trial: Trial, make: Make, mark: Marking, clock: Clock, policy: Tune, watch: Watch) -> None:
-    """Measures the candidates that were not dropped before: all of them or, with "quick", three at a time until one works."""
+def _measure(question: Question, trial: Trial, count: int) -> None:
+    """Measures the candidates that were not dropped before, `count` at a time until one works."""
     names = [name for name in question.candidates if name not in trial.dropped]
-    count = _QUICK if policy == "quick" else len(names)
     while names and not trial.seconds:
         batch, names = names[:count], names[count:]
         if question.reference in names:
             batch.append(question.reference)
             names.remove(question.reference)
-        attempt(trial, batch, question.reference, make, mark, clock, budget=BUDGET_SECONDS, watch=watch)
+        trial.attempt(batch, question.reference, BUDGET_SECONDS)
 
 
 def _chosen(question: Question, known: Answer) -> str:

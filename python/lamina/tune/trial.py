@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
 from torch import Tensor
@@ -40,85 +41,87 @@ Marking = Callable[[str], AbstractContextManager[None]]
 
 @dataclass
 class Trial:
-    """The results of trying some candidates; filled in step by step, so that results outlive an error.
+    """Some candidates being tried; the results are filled in step by step, so that they outlive an error.
 
+    make            creates a candidate by its name
+    mark            entered around the first run of each
+    clock           of the device that they run on
+    watch           is told the progress
+    dropped         why a candidate cannot be used, by name
     seconds, noise  as in Measured
-    dropped         reason, by candidate
     """
 
+    make: Make
+    mark: Marking
+    clock: Clock
+    watch: Watch
+    dropped: dict[str, str] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     noise: float = 0.0
-    dropped: dict[str, str] = field(default_factory=dict)
 
     @property
     def measured(self) -> Measured:
         """The times of the candidates that were not dropped."""
         return Measured({name: s for name, s in self.seconds.items() if name not in self.dropped}, self.noise)
 
+    def attempt(self, names: Sequence[str], reference: str, budget: float) -> None:
+        """Compiles, checks and times the candidates called `names`, within `budget` seconds for the timing.
 
-def attempt(
-    trial: Trial, names: Sequence[str], reference: str, make: Make, mark: Marking, clock: Clock, *, budget: float, watch: Watch
-) -> None:
-    """Compiles, checks and times the candidates called `names`, within `budget` seconds for the timing.
+        reference  of these, the one whose results the others' are compared with; if it fails, the first that runs
 
-    reference  of these, the one whose results the others' are compared with; if it fails, the first that runs
-    mark       entered around the first run of each
+        Raises DeviceLost if a candidate loses the device.
+        """
+        ready = self._compiled(names)
+        order = sorted(ready, key=lambda name: (name != reference, names.index(name)))
+        right = self._checked({name: ready[name] for name in order})
+        runs = {name: ready[name].run for name in names if name in right}
+        found = measure(runs, self.clock, budget=budget if len(runs) > 1 else 0.0, tick=lambda share: self.watch("timing", share))
+        self.seconds |= found.seconds
+        self.noise = max(self.noise, found.noise)
+        self.dropped |= found.failed
 
-    Raises DeviceLost if a candidate loses the device.
-    """
-    ready = _compiled(trial, names, make, watch)
-    order = sorted(ready, key=lambda name: (name != reference, names.index(name)))
-    right = _checked(trial, {name: ready[name] for name in order}, mark, clock, watch)
-    runs = {name: ready[name].run for name in names if name in right}
-    found = measure(runs, clock, budget=budget if len(runs) > 1 else 0.0, tick=lambda share: watch("timing", share))
-    trial.seconds |= found.seconds
-    trial.noise = max(trial.noise, found.noise)
-    trial.dropped |= found.failed
+    def _compiled(self, names: Sequence[str]) -> dict[str, Candidate]:
+        """Returns the candidates that compile, several at a time."""
+        ready: dict[str, Candidate] = {}
+        pool = ThreadPoolExecutor(max_workers=max(1, min(len(names), host().cores)))
+        try:
+            started = {pool.submit(_compile, self.make, name): name for name in names}
+            for done, _ in enumerate(as_completed(started), 1):
+                self.watch("compiling", done / len(names))
+            for future, name in started.items():
+                try:
+                    ready[name] = future.result()
+                except Exception as error:
+                    self.dropped[name] = f"does not compile: {one_line(error)}"
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)  # an interrupt does not wait for those that have not begun
+        return ready
 
-
-def _compiled(trial: Trial, names: Sequence[str], make: Make, watch: Watch) -> dict[str, Candidate]:
-    """Returns the candidates that compile, several at a time."""
-    ready: dict[str, Candidate] = {}
-    pool = ThreadPoolExecutor(max_workers=max(1, min(len(names), host().cores)))
-    try:
-        started = {pool.submit(_compile, make, name): name for name in names}
-        for done, _ in enumerate(as_completed(started), 1):
-            watch("compiling", done / len(names))
-        for future, name in started.items():
+    def _checked(self, candidates: Mapping[str, Candidate]) -> set[str]:
+        """Returns the candidates that run and compute the same as the first that runs."""
+        right: set[str] = set()
+        expected: list[Tensor] | None = None
+        for done, (name, candidate) in enumerate(candidates.items(), 1):
             try:
-                ready[name] = future.result()
-            except Exception as error:
-                trial.dropped[name] = f"does not compile: {one_line(error)}"
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)  # an interrupt does not wait for those that have not begun
-    return ready
+                with self.mark(name):
+                    results = run_guarded(name, self.clock, partial(_run, candidate, self.clock))
+                if expected is None:
+                    expected = check.copies_of(results)
+                elif wrong := check.difference(results, expected):
+                    self.dropped[name] = f"wrong numbers: {wrong}"
+                check.overwrite(results)
+            except Failed as error:
+                self.dropped[name] = error.reason
+            if name not in self.dropped:
+                right.add(name)
+            self.watch("checking", done / len(candidates))
+        return right
 
 
 def _compile(make: Make, name: str) -> Candidate:
     candidate = make(name)
     candidate.compile()
     return candidate
-
-
-def _checked(trial: Trial, candidates: Mapping[str, Candidate], mark: Marking, clock: Clock, watch: Watch) -> set[str]:
-    """Returns the candidates that run and compute the same as the first that runs."""
-    right: set[str] = set()
-    expected: list[Tensor] | None = None
-    for done, (name, candidate) in enumerate(candidates.items(), 1):
-        try:
-            with mark(name):
-                results = run_guarded(name, clock, lambda candidate=candidate: _run(candidate, clock))  # type: ignore[misc]
-            if expected is None:
-                expected = check.copies_of(results)
-            elif wrong := check.difference(results, expected):
-                trial.dropped[name] = f"wrong numbers: {wrong}"
-            check.overwrite(results)
-        except Failed as error:
-            trial.dropped[name] = error.reason
-        if name not in trial.dropped:
-            right.add(name)
-        watch("checking", done / len(candidates))
-    return right
 
 
 def _run(candidate: Candidate, clock: Clock) -> Sequence[Tensor]:
