@@ -1,4 +1,4 @@
-"""Schedules on NVIDIA GPUs of pointwise kernels, transposes, and reductions or scans down columns; `nvvm_rows` has those of rows."""
+"""Schedules on NVIDIA GPUs of pointwise kernels, transposes, and reductions or scans down columns; those of rows: `nvvm_rows`."""
 
 from dataclasses import dataclass, replace
 from typing import ClassVar

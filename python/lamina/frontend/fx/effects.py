@@ -1,7 +1,5 @@
-"""Finds and removes the effect tokens of an FX graph. torch threads tokens through ops with side effects to keep their order; the
+"""Removes the effect tokens of an FX graph. torch threads tokens through ops with side effects to keep their order; the
 order of Lamina's external calls keeps it here."""
-
-import operator
 
 import torch
 from torch import fx
@@ -9,12 +7,6 @@ from torch import fx
 from .rewriter import insert, replace
 
 WITH_EFFECTS = torch.ops.higher_order.with_effects
-
-
-def tokens(graph: fx.Graph) -> list[fx.Node]:
-    """Returns the effect tokens among a graph's results, in front of all others."""
-    parts = [r for r in graph.output_node().args[0] if isinstance(r, fx.Node) and r.target is operator.getitem]
-    return [part for part in parts if part.args[1] == 0 and part.args[0].target is WITH_EFFECTS]
 
 
 def drop_tokens(graph: fx.Graph) -> None:
