@@ -79,6 +79,28 @@ func.func @add_zero(%x: tensor<8xf32>) -> (tensor<8xf32>, tensor<8xf32>) {
 
 #id = affine_map<(d0) -> (d0)>
 
+// 1/sqrt makes infinities of both signs of zeros of both signs.
+// CHECK-LABEL: func.func @add_zero_below_rsqrt
+// CHECK: %[[SUM:.*]] = arith.addf %{{.*}}, %cst
+// CHECK: math.rsqrt %[[SUM]]
+func.func @add_zero_below_rsqrt(%x: tensor<8xf32>) -> tensor<8xf32> {
+  %zero = arith.constant 0.0 : f32
+  %three = arith.constant 3.0 : f32
+  %e = tensor.empty() : tensor<8xf32>
+  %0 = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel"]} ins(%x : tensor<8xf32>) outs(%e : tensor<8xf32>) {
+  ^bb0(%a: f32, %out: f32):
+    %v = arith.addf %a, %zero : f32
+    %r = math.rsqrt %v : f32
+    %s = arith.addf %r, %three : f32
+    linalg.yield %s : f32
+  } -> tensor<8xf32>
+  return %0 : tensor<8xf32>
+}
+
+// -----
+
+#id = affine_map<(d0) -> (d0)>
+
 // Powers with small or half exponents; another integer exponent becomes a powf.
 // CHECK-LABEL: func.func @powers
 // CHECK: ^bb0(%[[X:[a-z0-9_]+]]: f32

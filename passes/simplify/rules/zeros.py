@@ -8,10 +8,14 @@ from ...ir.reading import number_of, reduced_loops
 from ..scalars import ScalarRef
 from ..scope import RewriteScope
 
-_POSITIVE = {"math.exp", "math.exp2", "math.absf", "math.erfc", "math.cosh", "arith.uitofp"}
-_KEEP_SIGN = {"math.sqrt", "math.rsqrt", "arith.extf", "math.log1p", "math.tanh", "math.erf", "math.expm1"}
-_ODD = _KEEP_SIGN | {"arith.negf", "arith.truncf", "math.sin", "math.tan", "math.floor", "math.ceil", "math.trunc"}
-_EVEN = {"math.exp", "math.exp2", "math.absf", "math.cosh", "math.cos", "math.erfc", "arith.cmpf", "math.log", "arith.fptosi"}
+_NO_SIGN = {"math.exp", "math.exp2", "math.absf", "math.erfc", "math.cosh", "arith.uitofp"}
+"""Ops whose results have no sign bit, whatever their operands are."""
+_KEEP_SIGN = {"math.sqrt", "arith.extf", "arith.truncf", "math.log1p", "math.tanh", "math.erf", "math.expm1"}
+"""Ops whose result has the sign bit of the operand, and is a zero for a zero."""
+_ZERO_TO_ZERO = _KEEP_SIGN | {"arith.negf", "math.sin", "math.tan", "math.floor", "math.ceil", "math.trunc"}
+"""Ops that make a zero of a zero, whose sign depends on the operand's."""
+_BLIND = {"math.exp", "math.exp2", "math.absf", "math.cosh", "math.cos", "math.erfc", "arith.cmpf", "math.log", "arith.fptosi"}
+"""Ops whose result is the same for both zeros."""
 
 
 def never_negative_zero(s: RewriteScope, ref: ScalarRef, depth: int = 5) -> bool:
@@ -47,11 +51,11 @@ def sign_clear(s: RewriteScope, ref: ScalarRef, depth: int = 5) -> bool:
     if node is None or depth == 0:
         return False
     name, args = node.name, node.args
-    if name in _POSITIVE:
+    if name in _NO_SIGN:
         return True
     if name == "arith.mulf" and s.same(*args):
         return True
-    if name in ("arith.mulf", "arith.divf", "arith.addf", "arith.minimumf") or name in _KEEP_SIGN or name == "arith.truncf":
+    if name in ("arith.mulf", "arith.divf", "arith.addf", "arith.minimumf", "math.rsqrt") or name in _KEEP_SIGN:
         return all(sign_clear(s, a, depth - 1) for a in args)
     if name == "arith.maximumf":
         return any(sign_clear(s, a, depth - 1) for a in args)
@@ -67,7 +71,7 @@ def sign_of_zero_ignored(s: RewriteScope, value: ir.Value, depth: int = 6) -> bo
 def _ignores(s: RewriteScope, user: ir.Operation, position: int, depth: int) -> bool:
     """Returns whether an op's result is the same for 0.0 and -0.0 as this operand, as far as its uses are followed."""
     name = user.name
-    if name in _EVEN:
+    if name in _BLIND:
         return True
     if name == "linalg.yield":
         return _tensor_ignores(s, user.block.owner.operation, position, depth - 1)
@@ -76,7 +80,7 @@ def _ignores(s: RewriteScope, user: ir.Operation, position: int, depth: int) -> 
     operands = list(user.operands)
     if name == "arith.mulf" and operands[0] == operands[1]:
         return True
-    if name in _ODD or name == "arith.mulf" or (name == "arith.select" and position > 0):
+    if name in _ZERO_TO_ZERO or name == "arith.mulf" or (name == "arith.select" and position > 0):
         return sign_of_zero_ignored(s, user.results[0], depth - 1)
     if name in ("arith.addf", "arith.maximumf", "arith.minimumf") or (name == "arith.subf" and position == 1):
         number = number_of(operands[1 - position])
