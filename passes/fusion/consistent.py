@@ -17,13 +17,13 @@ _EQUAL = (1, 6, 8, 13)  # predicates of arith.cmpf: oeq, one, ueq, une
 _EXTREMES = ("arith.maximumf", "arith.minimumf", "arith.maxnumf", "arith.minnumf")
 
 
-def ops_before_comparisons(real: Materialized) -> set[ir.Operation]:
+def ops_before_comparisons(materialized: Materialized) -> set[ir.Operation]:
     """Returns the ops that compute values compared for equality, back to what is in memory, which reads the same for all; through
     maxima and minima, back to what these are of."""
     ops: set[ir.Operation] = set()
-    for op in real.ops:
+    for op in materialized.ops:
         if op.name == "linalg.generic" and any(map(_is_equality, nested(op, "arith.cmpf"))):
-            ops.update(reachable([op], lambda o: _inlined(o, real)))
+            ops.update(reachable([op], lambda o: _inlined(o, materialized)))
     return ops
 
 
@@ -34,10 +34,10 @@ def _is_equality(op: ir.Operation) -> bool:
     return ir.IntegerAttr(op.attributes["predicate"]).value in _EQUAL and of_two
 
 
-def _inlined(op: ir.Operation, real: Materialized) -> list[ir.Operation]:
+def _inlined(op: ir.Operation, materialized: Materialized) -> list[ir.Operation]:
     """Returns the ops whose results an op computes from, unless these are read from memory."""
     makers = [(v, defining) for v in op.operands if (defining := producer(v)) is not None and defining.name not in OUTSIDE]
-    return [defining for v, defining in makers if not real.is_memory(v) or _is_extreme(defining)]
+    return [defining for v, defining in makers if not materialized.is_memory(v) or _is_extreme(defining)]
 
 
 def _is_extreme(op: ir.Operation) -> bool:

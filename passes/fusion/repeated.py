@@ -33,14 +33,14 @@ class Repeated:
     order of its loops, in place of the value alone.
     """
 
-    def __init__(self, real: Materialized, groups: Sequence[Group]) -> None:
-        self._real, self._groups, self._balance = real, groups, real.balance or CPU_BALANCE
+    def __init__(self, materialized: Materialized, groups: Sequence[Group]) -> None:
+        self._materialized, self._groups, self._balance = materialized, groups, materialized.balance or CPU_BALANCE
         self._nodes = {n.value: n for g in groups for n in g.nodes}
         self._group = {n.value: g for g in groups for n in g.nodes}
-        kept, changed = real.needed_outside(), _changed(real)
+        kept, changed = materialized.needed_outside(), _changed(materialized)
         kept |= {v for n in self._nodes.values() for v, places in n.reads.items() if not places}  # changed by a scatter
-        candidates = {v for v, n in self._nodes.items() if v not in kept and _is_elementwise(n) and v not in real.mixed}
-        if not real.balance:
+        candidates = {v for v, n in self._nodes.items() if v not in kept and _is_elementwise(n) and v not in materialized.mixed}
+        if not materialized.balance:
             candidates = {v for v in candidates if _is_in_place(self._nodes[v])}
         self._readers: dict[Group, dict[ir.Value, int]] = {}  # how often each group evaluates the values of others that it reads
         for g in groups:
@@ -64,7 +64,7 @@ class Repeated:
 
     def traffic(self) -> float:
         """Returns the bytes that all kernels read and write, plus the bytes that could be moved in the time of their operations."""
-        stored, total = self._real.needed_outside(), 0.0
+        stored, total = self._materialized.needed_outside(), 0.0
         for g in self._groups:
             inside = {n.value for n in g.nodes}
             total += sum(map(bytes_of, {v for n in g.nodes for v in n.reads} - inside))
@@ -153,7 +153,7 @@ def _evaluations(g: Group, values: set[ir.Value]) -> Mapping[ir.Value, int]:
     return reads
 
 
-def _changed(real: Materialized) -> set[ir.Value]:
+def _changed(materialized: Materialized) -> set[ir.Value]:
     """Returns the values in memory that calls or kernels change in place: computing from them later would give other results."""
-    ops = [op for op in real.ops if "graph.effect" in op.attributes or (op.name == SCATTER and IN_PLACE in op.attributes)]
-    return {real.bases.get(v, v) for op in ops for v in op.operands}
+    ops = [op for op in materialized.ops if "graph.effect" in op.attributes or (op.name == SCATTER and IN_PLACE in op.attributes)]
+    return {materialized.bases.get(v, v) for op in ops for v in op.operands}

@@ -93,11 +93,11 @@ def sums_of_products(
     return with_body(total, lambda x, y, s: arith.addf(s, arith.mulf(factor(x), factor(y))))
 
 
-def in_parts(factor: ir.Value, dim: int, parts: int) -> ir.Value:
-    """Splits a dimension of an operand in two: [..., parts, size / parts, ...]."""
-    sizes = shape_of(factor)
+def in_parts(value: ir.Value, dim: int, parts: int) -> ir.Value:
+    """Splits a dimension of a tensor in two: [..., parts, size / parts, ...]."""
+    sizes = shape_of(value)
     shape = [*sizes[:dim], parts, sizes[dim] // parts, *sizes[dim + 1 :]]
-    return expand(factor, shape, [[d + (d > dim)] if d != dim else [d, d + 1] for d in range(len(sizes))])
+    return expand(value, shape, [[d + (d > dim)] if d != dim else [d, d + 1] for d in range(len(sizes))])
 
 
 def tf32_or_half(x: ir.Value) -> ir.Value:

@@ -39,7 +39,7 @@ class Ranges:
             return UNKNOWN if number is None else (number, number)
         if op.name in _SOURCES:
             return _SOURCES[op.name](op)
-        if op.name in _SPREADS:
+        if op.name in _REARRANGING:
             return hull(*(self.of(v) for v in op.operands))
         if op.name == "arith.select":
             return hull(*(self.of(v) for v in list(op.operands)[1:]))
@@ -142,4 +142,5 @@ _ARITHMETIC: dict[str, Callable[[Range, Range], Range]] = {
 _SOURCES: dict[str, Callable[[ir.Operation], Range]] = {
     "tile.program_id": _programs, "gpu.block_id": _programs, "gpu.thread_id": _threads, "vector.step": _steps,
 }  # fmt: skip
-_SPREADS = ("vector.broadcast", "vector.extract", "vector.from_elements", "vector.shape_cast", "vector.extract_strided_slice")
+_REARRANGING = ("vector.broadcast", "vector.extract", "vector.from_elements", "vector.shape_cast", "vector.extract_strided_slice")
+"""Ops whose results have no elements but those of their operands."""

@@ -34,10 +34,10 @@ from .schedule import Schedule, bits, operation_cost
 from .space import Space
 
 LEAST = 32  # lanes, at least, of blocks along rows whose length the call decides: fewer are slower for long rows
+LEAST_COLUMNS = 64  # the same for blocks across rows
 NARROW = 64  # elements of a row, at most, that consists of parts which a block computes one after another
 PART = 8  # elements of a part, at most, on average
 ELEMENT = 3  # operations that take as long as storing a lane by itself, and loading one
-LEAST_COLUMNS = 64  # likewise where blocks run across rows
 
 
 def _per_element(space: Space) -> list[Expr]:

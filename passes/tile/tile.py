@@ -27,7 +27,9 @@ from .ranges.narrowed import with_given_sizes
 from .ranges.size_range import LATER
 
 TILED_LATER = "tile.later"
+"""The attribute of a kernel that is compiled when a call first needs it."""
 SPREAD = {"threads", "vec", "chunks", "pack", "teams", "cluster", "resident", "ctas"}
+"""The numbers that say how a program is spread over a GPU's threads (see NvvmConfig); each becomes an attribute `tile.NAME`."""
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,8 @@ from ..ir.reading import bytes_of, producer
 from .materialize import Materialized
 from .nodes import GroupNode, Runs, runs_of
 
+LEAST_SHARED = 0.25  # of the bytes that a node loads, for it to join a group that loads the same but stores none of it
+
 
 @dataclass(eq=False)
 class Group:
@@ -37,17 +39,18 @@ class Group:
 class Grouping:
     """Merges nodes in program order, each with the group that saves most bytes first."""
 
-    def __init__(self, real: Materialized, nodes: list[GroupNode], max_ops: int, max_cost: int) -> None:
+    def __init__(self, materialized: Materialized, nodes: list[GroupNode], max_ops: int, max_cost: int) -> None:
+        """max_ops, max_cost: see fusion/groups.Limits."""
         self.max_ops, self.max_cost = max_ops, max_cost
-        self.mixed, self.atomic = real.mixed, real.balance > 0
+        self.mixed, self.atomic = materialized.mixed, materialized.balance > 0
         self.group_of: dict[ir.Value, Group] = {}
-        self.before = _dependencies(real, nodes)
-        self.position = {op: i for i, op in enumerate(real.ops)}
+        self.before = _dependencies(materialized, nodes)
+        self.position = {op: i for i, op in enumerate(materialized.ops)}
         for n in nodes:
             self.group_of[n.value] = Group([n])
         readers: dict[ir.Value, list[GroupNode]] = {}
         for n in nodes:
-            self._place(n, readers)
+            self._merge(n, readers)
             for v in n.reads:
                 readers.setdefault(v, []).append(n)
 
@@ -55,8 +58,9 @@ class Grouping:
         """Returns the groups, in the order of their first values."""
         return list(dict.fromkeys(self.group_of.values()))
 
-    def _place(self, n: GroupNode, readers: dict[ir.Value, list[GroupNode]]) -> None:
-        """Merges a node with the groups that store or load what it loads, the most bytes saved first, where possible."""
+    def _merge(self, n: GroupNode, readers: dict[ir.Value, list[GroupNode]]) -> None:
+        """Merges a node with the groups that store or load what it loads, the most bytes saved first, where possible. readers: the
+        nodes before it that load a value."""
         saved: dict[Group, float] = {}
         loaded = [v for v, places in n.reads.items() if places]
         for v in loaded:
@@ -72,7 +76,7 @@ class Grouping:
         for g, gain in sorted(saved.items(), key=lambda x: -x[1]):
             group = self.group_of[n.value]
             current = self.group_of[g.nodes[0].value]
-            if current is not group and (g in producers or gain >= 0.25 * total) and self._mergeable(current, group):
+            if current is not group and (g in producers or gain >= LEAST_SHARED * total) and self._mergeable(current, group):
                 current.nodes = sorted(current.nodes + group.nodes, key=lambda x: x.position)
                 for x in group.nodes:
                     self.group_of[x.value] = current
@@ -87,7 +91,7 @@ class Grouping:
         runs = a.runs if a.runs is not None else b.runs
         if not _scans_last(nodes, runs):
             return False
-        if any(map(_combines, nodes)) and (runs is not None or not self._meet(nodes)):
+        if any(map(_combines, nodes)) and (runs is not None or not self._may_combine(nodes)):
             return False
         orders = {self.mixed.get(n.value) for n in nodes}
         if orders != {None} and (runs is not None or len(orders) > 1):
@@ -98,16 +102,16 @@ class Grouping:
         cut = _cut_shapes(nodes)
         for n in nodes:
             for v, places in n.reads.items():
-                if v in inside and not (places and all(_at_hand(n, inside[v], index, runs, cut) for index in places)):
+                if v in inside and not (places and all(_is_computed_there(n, inside[v], index, runs, cut) for index in places)):
                     return False
         return not self._between(a, b) and not self._between(b, a)
 
-    def _meet(self, nodes: list[GroupNode]) -> bool:
+    def _may_combine(self, nodes: list[GroupNode]) -> bool:
         """Returns whether a kernel can combine values with elements and compute the other nodes, too. On a CPU all of them must
         combine, and have elements of their own along the same axes: programs take parts of these alone."""
         if any(n.scan for n in nodes):
             return False
-        return self.atomic or len({_own(n) for n in nodes}) == 1
+        return self.atomic or len({_disjoint_axes(n) for n in nodes}) == 1
 
     def _between(self, first: Group, last: Group) -> bool:
         """Returns whether something outside of both depends on `first` and is needed by `last`."""
@@ -140,18 +144,18 @@ def _combines(n: GroupNode) -> bool:
     return isinstance(n.expr, Scatter) and bool(n.expr.combine)
 
 
-def _own(n: GroupNode) -> tuple[tuple[SizeLike, bool], ...]:
+def _disjoint_axes(n: GroupNode) -> tuple[tuple[SizeLike, bool], ...]:
     """Returns, of a node that combines, the axes and whether every iteration along them has elements of its own."""
     e = n.expr
     return tuple((a.extent, a in e.disjoint_axes) for a in n.axes) if isinstance(e, Scatter) and e.combine else ()
 
 
-def _dependencies(real: Materialized, nodes: list[GroupNode]) -> dict[ir.Value, list[ir.Value]]:
+def _dependencies(materialized: Materialized, nodes: list[GroupNode]) -> dict[ir.Value, list[ir.Value]]:
     """Returns the memory values that each memory value is computed from."""
     before: dict[ir.Value, list[ir.Value]] = {n.value: list(n.reads) for n in nodes}
-    for op in real.ops:
+    for op in materialized.ops:
         if op.name in (*CALLS, "func.call"):
-            reads = [real.bases.get(v, v) for v in op.operands]
+            reads = [materialized.bases.get(v, v) for v in op.operands]
             for r in op.results:
                 before[r] = reads
     return before
@@ -218,7 +222,7 @@ def _row_axes(n: GroupNode, runs: Runs) -> list[Axis] | None:
     return out
 
 
-def _at_hand(
+def _is_computed_there(
     reader: GroupNode, producer: GroupNode, offset: Affine, runs: Runs | None, cut: Collection[tuple[SizeLike, ...]]
 ) -> bool:
     """Returns whether the element of `producer` that `reader` loads is the one computed in the same iteration (or row). cut: see

@@ -208,9 +208,9 @@ class Materialized:
         return self._worth_storing(op, v)
 
     def _waiting_for_first(self, users: Sequence[tuple[ir.Operation, ir.Value]]) -> list[ir.Operation]:
-        """Returns the users that wait for the first one through a library call."""
+        """Returns the users that depend on the first one through a library call."""
         first, *others = sorted({u for u, _ in users}, key=self.position.__getitem__)
-        return [u for u in others if self.uses.wait(u, first)]
+        return [u for u in others if self.uses.depends_through_call(u, first)]
 
     def _drop(self, v: ir.Value, repeats: int, later: Sequence[ir.Operation]) -> bool:
         """Makes several kernels compute `v`, with everything that is computed for it alone, where that takes less time than storing

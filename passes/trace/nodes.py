@@ -53,12 +53,12 @@ def runs_of(extents: tuple[int, ...], reduced: list[bool]) -> Runs:
     return tuple(out)
 
 
-def trace_node(real: Materialized, value: ir.Value, position: int) -> GroupNode:
+def trace_node(materialized: Materialized, value: ir.Value, position: int) -> GroupNode:
     """Traces one materialized value. Raises Untraceable with a value that has to be materialized first."""
     op = producer(value)
     assert op is not None
     rows = Axes(computed_shape(value), "r")
-    generic = real.generic(op) if op.name == "linalg.generic" else None
+    generic = materialized.generic(op) if op.name == "linalg.generic" else None
     summed = [n for n, r in zip(generic.extents, generic.reduced, strict=True) if r] if generic else []
     is_reduction = bool(summed)
     inner = Axes(tuple(summed), "k")
@@ -71,7 +71,7 @@ def trace_node(real: Materialized, value: ir.Value, position: int) -> GroupNode:
 
     def build() -> tuple[Expr, frozenset[ir.Value]]:
         """Traces the node's result."""
-        tracer = Tracer(real.is_memory, memory_strides, columns, generics=real.generics)
+        tracer = Tracer(materialized.is_memory, memory_strides, columns, generics=materialized.generics)
         return tracer.result(value, rows.index, memory_strides(value))[0], tracer.computed()
 
     expr, inlined = retry_with_splits(build, rows, inner)

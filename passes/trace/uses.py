@@ -56,7 +56,7 @@ class Uses:
             found += self.through_views(user.results[0]) if user.name in SINGLE_VIEWS else [(user, v)]
         return found
 
-    def wait(self, user: ir.Operation, first: ir.Operation) -> bool:
+    def depends_through_call(self, user: ir.Operation, first: ir.Operation) -> bool:
         """Returns whether `user` depends on `first` through a library call, so that they are never in one kernel."""
         start = self._position[first]
 

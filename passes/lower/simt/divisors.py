@@ -10,7 +10,7 @@ from ...ir.reading import number_of
 from ...ir.sizes import kernel_size
 
 MOST = 64  # a larger power of two is of no use
-_LEAST = ("arith.minui", "arith.minsi", "arith.maxui", "arith.maxsi")
+_EXTREMA = ("arith.minui", "arith.minsi", "arith.maxui", "arith.maxsi")
 
 
 class Divisors:
@@ -34,7 +34,7 @@ class Divisors:
             return math.gcd(number, MOST) if isinstance(value.type, ir.IndexType) and isinstance(number, int) else 1
         if op.name == "arith.muli":
             return math.gcd(self.of(op.operands[0]) * self.of(op.operands[1]), MOST)
-        if op.name in ("arith.addi", "arith.subi", *_LEAST):
+        if op.name in ("arith.addi", "arith.subi", *_EXTREMA):
             return math.gcd(self.of(op.operands[0]), self.of(op.operands[1]))
         if (size := kernel_size(value)) is not None:
             return math.gcd(divisor(size), MOST)

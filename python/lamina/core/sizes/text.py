@@ -1,4 +1,9 @@
-"""Parses and prints symbolic sizes: the text in MLIR attributes, types and JSON, Python expressions, and a form for people."""
+"""Parses and prints symbolic sizes: the text in MLIR attributes, types and JSON, Python expressions, and a form for people.
+
+"s0~8*16 + 1"              s0 is a symbol, which was 8 when the graph was captured: its hint
+"s0~8>=0<=64"              its least and largest value, where these are not 2 and unlimited
+"(s0~8//4)", "min(s0~8, s1~2)"   quotients, remainders (%), minima, ... are opaque factors
+"""
 
 import ast
 import re
@@ -118,10 +123,10 @@ def readable(size: SizeLike) -> str:
         parts = []
         for f in factors:
             if not isinstance(f, SizeSymbol) and f.op == "/" and isinstance(f.right, int) and k % f.right == 0:
-                k = k // f.right
+                k = k // f.right  # 4*(n/2) is shown as 2*n
                 parts.append(_grouped(f.left, " "))
                 continue
-            up = k < 0 and not isinstance(f, SizeSymbol) and f.op == "//" and _is_negative(f.left)
+            up = k < 0 and not isinstance(f, SizeSymbol) and f.op == "//" and _is_negative(f.left)  # -(-n//2) is ceil(n / 2)
             parts.append(_factor(f, up))
             k = -k if up else k
         number = [str(abs(k))] if abs(k) != 1 or not parts else []

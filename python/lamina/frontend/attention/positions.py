@@ -53,10 +53,11 @@ class TwoValued:
         return self.region.outside() if outside and self.region.bounds else None
 
 
-Place = Linear | TwoValued
+MaskForm = Linear | TwoValued
+"""A tensor of positions as far as it can be read: a linear function of them, or two numbers."""
 
 
-def read_positions(node: fx.Node, gm: fx.GraphModule) -> Place | None:
+def read_positions(node: fx.Node, gm: fx.GraphModule) -> MaskForm | None:
     """Reads a tensor of a graph; None if it depends on more than positions, or memory of it is written to."""
     reader = _Reader({})
     form = reader.of(node)
@@ -69,9 +70,9 @@ def read_positions(node: fx.Node, gm: fx.GraphModule) -> Place | None:
 class _Reader:
     """Reads nodes, each once."""
 
-    seen: dict[fx.Node, Place | None]
+    seen: dict[fx.Node, MaskForm | None]
 
-    def of(self, arg: object) -> Place | None:
+    def of(self, arg: object) -> MaskForm | None:
         """Returns the value of an argument: a node, a number or a symbolic size."""
         if isinstance(arg, bool | int | float):
             return _number(arg)
@@ -86,7 +87,7 @@ class _Reader:
             self.seen[arg] = None if is_in_place(arg) else self._read(arg)
         return self.seen[arg]
 
-    def _read(self, node: fx.Node) -> Place | None:
+    def _read(self, node: fx.Node) -> MaskForm | None:
         kind, args = name(node), node.args
         kind = kind.strip("_") if kind.startswith("__") else kind  # `==` is a method's call before torch 2.13
         if kind == "arange":
@@ -139,7 +140,7 @@ class _Reader:
             return None
         return where.mapped(lambda x: chosen.inside if x else left.inside)
 
-    def _difference(self, node: fx.Node) -> Place | None:
+    def _difference(self, node: fx.Node) -> MaskForm | None:
         """Reads the differences of neighbors along the last dimension, where all are the same number."""
         asked = arguments_by_name(node, "input", "n", "dim", "prepend", "append")
         operand, before = _linear(self.of(asked.get("input"))), asked.get("prepend")
@@ -160,7 +161,7 @@ class _Reader:
                 return None
         return _number(operand.key)
 
-    def _indexed(self, node: fx.Node) -> Place | None:
+    def _indexed(self, node: fx.Node) -> MaskForm | None:
         """Reads a tensor that is indexed by tensors of positions, one for each of its dimensions."""
         source, index = node.args[0], node.args[1]
         parts = parts_of(index)
@@ -180,7 +181,7 @@ class _Reader:
 
         return _mapped(form, at)
 
-    def _moved(self, node: fx.Node) -> Place | None:
+    def _moved(self, node: fx.Node) -> MaskForm | None:
         """Reads an op that moves, adds or drops dimensions of size 1, repeats a tensor along others, or takes a slice of it."""
         source = node.args[0]
         if name(node) == "getitem" and any(isinstance(part, fx.Node) for part in parts_of(node.args[1])):
@@ -209,8 +210,8 @@ class _Reader:
         return _mapped(form, moved)
 
 
-def _mapped(form: Place, change: Callable[[Linear], Linear | None]) -> Place | None:
-    """Returns a place whose linear functions of positions are changed; None if one cannot be."""
+def _mapped(form: MaskForm, change: Callable[[Linear], Linear | None]) -> MaskForm | None:
+    """Returns a form whose linear functions of positions are changed; None if one cannot be."""
     if isinstance(form, Linear):
         return change(form)
     bounds = [change(b) for b in form.region.bounds]
@@ -218,19 +219,20 @@ def _mapped(form: Place, change: Callable[[Linear], Linear | None]) -> Place | N
     return TwoValued(Region(changed), form.inside, form.outside) if len(changed) == len(bounds) else None
 
 
-def _number(x: float) -> Place:
-    """Returns a number as a place: whole ones as numbers that are the same at all positions."""
+def _number(x: float) -> MaskForm:
+    """Returns the form of a number that is the same at all positions."""
     return TwoValued(Region(), x, x)
 
 
-def _linear(place: Place | None) -> Linear | None:
-    if isinstance(place, TwoValued):
-        whole = not place.region.bounds and type(place.inside) is int
-        return Linear(0, 0, place.inside) if whole else None  # type: ignore[arg-type]
-    return place
+def _linear(form: MaskForm | None) -> Linear | None:
+    """Returns a form as a linear function of positions; None for two different numbers, and for one that is no integer."""
+    if isinstance(form, TwoValued):
+        whole = not form.region.bounds and type(form.inside) is int
+        return Linear(0, 0, form.inside) if whole else None  # type: ignore[arg-type]
+    return form
 
 
-def _combined(kind: str, one: Place | None, other: Place | None) -> Place | None:
+def _combined(kind: str, one: MaskForm | None, other: MaskForm | None) -> MaskForm | None:
     """Combines two operands elementwise."""
     if one is None or other is None:
         return None
