@@ -145,11 +145,20 @@ class DriverSession:
         finally:
             handler.detach()
         if self.arguments.verify_diagnostics:
-            lines = text.decode("utf-8", "replace").split("\n")
-            wrong = compare(expectations(lines, first), diagnostics, self.arguments.shown)
-            sys.stderr.write("".join(f"{line}\n" for line in wrong))
-            self.failed |= bool(wrong)
-            return output
+            self._compare(diagnostics, first, text)
+        else:
+            self._report(diagnostics, failure)
+        return output
+
+    def _compare(self, diagnostics: list[Diagnostic], first: int, text: bytes) -> None:
+        """Prints how diagnostics differ from those that a piece expects in its comments."""
+        lines = text.decode("utf-8", "replace").split("\n")
+        wrong = compare(expectations(lines, first), diagnostics, self.arguments.shown)
+        sys.stderr.write("".join(f"{line}\n" for line in wrong))
+        self.failed |= bool(wrong)
+
+    def _report(self, diagnostics: list[Diagnostic], failure: PassFailure | None) -> None:
+        """Prints the diagnostics of a piece, and how to repeat a pass that failed."""
         for diagnostic in diagnostics:
             self._show(diagnostic)
         if failure:
@@ -157,7 +166,6 @@ class DriverSession:
             if self.arguments.traceback:
                 traceback.print_exception(failure)
         self.failed |= any(d.severity == "error" for d in diagnostics)
-        return output
 
     def save(self, piece: tuple[int, bytes], index: int) -> None:
         """Writes the input of pass `index` on a piece to a reproducer."""

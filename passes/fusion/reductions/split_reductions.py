@@ -30,14 +30,18 @@ class SplitReductions(Pass):
     """Split reductions to few results in two, so that they can run in parallel.
 
     A reduction with few results over at least `elements` is split: its outermost reduced loop of n becomes (parts, n / parts),
-    where `parts` is the largest allowed divisor of n; a second op reduces the partial results. Where neighbors in memory are not
-    reduced together (columns, the channels of a channels-last image), several loops may be split. Where another reduction of as
-    many iterations has rows, each row is a part, so that one kernel reads it once for both. Where few neighbors are, between
-    elements of other results (the channels of a group of a channels-last image), each is reduced as a column first. The order of
-    additions depends on the shape alone, never on the number of threads. A reduction of another's results is first merged with it,
-    and a loop along which nothing varies becomes a product with its count. Of symbolic sizes, those of the call that was traced
-    decide, and what is left of a loop by the number of parts is reduced by itself, unless parts are `ragged`; calls of another
-    scale, for which the decision would be another one, are noted in `graph.outgrown` on the module.
+    where `parts` is the largest allowed divisor of n; a second op reduces the partial results. The order of additions depends on
+    the shape alone, never on the number of threads.
+
+    - A reduction of another's results is first merged with it, and a loop along which nothing varies becomes a product with its
+      count.
+    - Several loops may be split where neighbors in memory are not reduced together: columns, the channels of a channels-last image.
+    - Each row is a part where another reduction of as many iterations has rows, so that one kernel reads it once for both.
+    - Where few neighbors are reduced together, between elements of other results (the channels of a group of a channels-last
+      image), each is reduced as a column first.
+    - Of symbolic sizes, those of the call that was traced decide. What the number of parts leaves of a loop is reduced by itself,
+      unless parts are `ragged`. Calls of another scale, for which the decision would be another one, are noted in `graph.outgrown`
+      on the module.
 
         %s = sum(%x : tensor<4096x4096xf32>) -> tensor<f32>
      -> %p = sum(expand %x : tensor<64x64x4096xf32>) -> tensor<64xf32> ; %s = sum(%p) -> tensor<f32>

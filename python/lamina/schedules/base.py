@@ -13,7 +13,7 @@ def power_of_two(n: int) -> int:
 class BlockConfig:
     """The shape of a tile program: how a target blocks and schedules the loops of a group.
 
-    Class variables are the same for all programs of a target.
+    Class variables are the same for all programs of a target, the others are chosen for each.
 
     scratch     largest size in bytes at which values of a row are kept in scratch memory between two loops over it (0: never)
     reuse       number of operations from which on a value is worth keeping
@@ -30,6 +30,7 @@ class BlockConfig:
     pairs       a load with a stride of 2 reads whole blocks, and drops every second element in registers
     row_blocks  computes what follows the sums of short rows for several rows at a time
     runs        reads and writes the lanes of a flattened axis run by run; else one by one
+    teams       groups of threads that share the iterations of a loop over columns
     """
 
     scratch: ClassVar[int] = 0
@@ -47,7 +48,6 @@ class BlockConfig:
     runs: ClassVar[bool] = True
     rest_lanes: int = 0
     teams: int = 1
-    """Groups of threads that share the iterations of a loop over columns."""
 
     @property
     def lanes(self) -> int:

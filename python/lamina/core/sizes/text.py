@@ -1,8 +1,10 @@
 """Parses and prints symbolic sizes: the text in MLIR attributes, types and JSON, Python expressions, and a form for people.
 
-"s0~8*16 + 1"              s0 is a symbol, which was 8 when the graph was captured: its hint
-"s0~8>=0<=64"              its least and largest value, where these are not 2 and unlimited
-"(s0~8//4)", "min(s0~8, s1~2)"   quotients, remainders (%), minima, ... are opaque factors
+    "16*s0~8 + 1"      s0 is a symbol, which was 8 when the graph was captured: its hint
+    "s0~8>=0<=64"      s0 has a least and a largest value other than 2 and none
+    "((s0~8)//(4))"    a quotient, as remainders (%), minima ("min(s0~8, s1~2)") and roots, is an opaque factor
+
+`str` of a size writes this text.
 """
 
 import ast
