@@ -1,4 +1,4 @@
-"""Reads ops, constants, types, shapes, affine indexing maps of generics and source indices of views."""
+"""Reads ops, constants, types, shapes, and generics with the affine maps of their operands."""
 
 import math
 from dataclasses import dataclass
@@ -9,8 +9,8 @@ from lamina.core.dtypes import HALF
 from lamina.core.sizes import SizeLike, typical
 from lamina.dialects.combining import LOG_SUM
 
-from .affine import Affine, NotAffine, offset, row_major
-from .sizes import sizes_of, slice_sizes
+from .affine import Affine, NotAffine
+from .sizes import sizes_of
 
 CHECKED = "graph.checked"  # on a tensor.extract: its indices are known to be inside
 SCATTER, SCAN, SORT = "graph.scatter", "graph.scan", "graph.sort"
@@ -142,13 +142,29 @@ def compute_type(dtype: str) -> str:
     return "f32" if dtype in HALF else dtype
 
 
+LinearMap = tuple[tuple[int, tuple[tuple[int, int], ...]], ...]
+"""Where loops read or write an operand: for each of its dimensions (constant, ((loop, coefficient), ...))."""
+
+
+def identity_map(loops: int) -> LinearMap:
+    """Returns the map of an operand with a dimension for each loop, in order."""
+    return tuple((0, ((i, 1),)) for i in range(loops))
+
+
 @dataclass(frozen=True)
 class Generic:
-    """A parsed linalg.generic. `maps` has, per operand and dimension, (constant, ((loop, coefficient), ...))."""
+    """A parsed linalg.generic.
+
+    inputs   the number of its inputs
+    maps     of each operand, the inputs first
+    reduced  whether each loop is a reduction
+    extents  iterations of each loop
+    yields   the values that its body yields
+    """
 
     op: ir.Operation
     inputs: int
-    maps: tuple[tuple[tuple[int, tuple[tuple[int, int], ...]], ...], ...]
+    maps: tuple[LinearMap, ...]
     reduced: tuple[bool, ...]
     extents: tuple[int, ...]
     block: ir.Block
@@ -158,6 +174,16 @@ class Generic:
     def body(self) -> dict[ir.Value, int]:
         """Block argument -> position of the operand that it is an element of."""
         return {a: i for i, a in enumerate(self.block.arguments)}
+
+    @property
+    def reads(self) -> list[tuple[ir.Value, LinearMap]]:
+        """Its inputs with their maps."""
+        return list(zip(self.op.operands, self.maps[: self.inputs], strict=False))
+
+    @property
+    def result_map(self) -> LinearMap:
+        """The map of its first result."""
+        return self.maps[self.inputs]
 
     @staticmethod
     def read_affine(op: ir.Operation) -> "Generic | None":
@@ -200,7 +226,7 @@ def _linear(expr: ir.AffineExpr) -> tuple[int, tuple[tuple[int, int], ...]]:
     raise NotAffine
 
 
-def operand_index(m: tuple[tuple[int, tuple[tuple[int, int], ...]], ...], loops: Index) -> Index:
+def operand_index(m: LinearMap, loops: Index) -> Index:
     """Returns the operand index that a map gives for loop values."""
     out = []
     for constant, terms in m:
@@ -209,48 +235,6 @@ def operand_index(m: tuple[tuple[int, tuple[tuple[int, int], ...]], ...], loops:
             entry = entry + loops[loop] * k
         out.append(entry)
     return tuple(out)
-
-
-def slice_of(op: ir.Operation, name: str) -> tuple[SizeLike, ...]:
-    """Returns the offsets, sizes or strides of a slice, or the low padding of a pad. Raises Untraceable if one is not a size."""
-    out = slice_sizes(op, name)
-    if out is None:
-        raise Untraceable(op.results[0], f"{op.name} with run-time {name}")
-    return out
-
-
-def source_index(op: ir.Operation, index: Index) -> Index:
-    """Maps element `index` of a view to its index in the view's operand."""
-    match op.name:
-        case "linalg.transpose":
-            places = dict(zip(op.attributes["permutation"], index, strict=True))
-            return tuple(places[d] for d in range(len(index)))
-        case "linalg.broadcast":
-            added = set(op.attributes["dimensions"])
-            return tuple(at for d, at in enumerate(index) if d not in added)
-        case "tensor.expand_shape":
-            shape, source, d = shape_of(op.results[0]), [], 0
-            for dims in op.attributes["reassociation"]:
-                n = len(dims)
-                source.append(offset(index[d : d + n], row_major(shape[d : d + n])))
-                d += n
-            return tuple(source)
-        case "tensor.extract_slice":
-            return _sliced(op, index)
-        case "tensor.cast":
-            return index
-    raise AssertionError(f"{op.name} is not a view")
-
-
-def _sliced(op: ir.Operation, index: Index) -> Index:
-    starts, steps = slice_of(op, "offsets"), slice_of(op, "strides")
-    sizes, small = slice_of(op, "sizes"), shape_of(op.results[0])
-    source_index, d = [], 0
-    for n in sizes:  # a rank-reducing slice drops dimensions of size 1
-        keep = d < len(small) and small[d] == n
-        source_index.append(index[d] if keep else Affine())
-        d += keep
-    return tuple(position * step + start for position, start, step in zip(source_index, starts, steps, strict=True))
 
 
 def neutral_element(op: str, dtype: str) -> int | float | bool:

@@ -7,7 +7,8 @@ from torch_mlir import ir
 from lamina.core.layout import Layout
 from lamina.core.sizes import SizeLike
 
-from .reading import producer, shape_of, slice_of
+from .affine import Affine, offset, row_major
+from .reading import Index, Untraceable, producer, shape_of
 from .sizes import slice_sizes
 
 RESHAPES = ("tensor.expand_shape", "tensor.collapse_shape")
@@ -148,3 +149,45 @@ def _rank_reduced(layout: Layout, shape: tuple[int, ...]) -> Layout:
         if size != 1 or (taken < len(shape) and shape[taken] == 1 and len(layout.shape) - i >= len(shape) - taken):
             strides.append(stride)
     return Layout.of(shape, strides, layout.offset)
+
+
+def slice_of(op: ir.Operation, name: str) -> tuple[SizeLike, ...]:
+    """Returns the offsets, sizes or strides of a slice, or the low padding of a pad. Raises Untraceable if one is not a size."""
+    out = slice_sizes(op, name)
+    if out is None:
+        raise Untraceable(op.results[0], f"{op.name} with run-time {name}")
+    return out
+
+
+def source_index(op: ir.Operation, index: Index) -> Index:
+    """Maps element `index` of a view to its index in the view's operand."""
+    match op.name:
+        case "linalg.transpose":
+            places = dict(zip(op.attributes["permutation"], index, strict=True))
+            return tuple(places[d] for d in range(len(index)))
+        case "linalg.broadcast":
+            added = set(op.attributes["dimensions"])
+            return tuple(at for d, at in enumerate(index) if d not in added)
+        case "tensor.expand_shape":
+            shape, source, d = shape_of(op.results[0]), [], 0
+            for dims in op.attributes["reassociation"]:
+                n = len(dims)
+                source.append(offset(index[d : d + n], row_major(shape[d : d + n])))
+                d += n
+            return tuple(source)
+        case "tensor.extract_slice":
+            return _sliced(op, index)
+        case "tensor.cast":
+            return index
+    raise AssertionError(f"{op.name} is not a view")
+
+
+def _sliced(op: ir.Operation, index: Index) -> Index:
+    starts, steps = slice_of(op, "offsets"), slice_of(op, "strides")
+    sizes, small = slice_of(op, "sizes"), shape_of(op.results[0])
+    source_index, d = [], 0
+    for n in sizes:  # a rank-reducing slice drops dimensions of size 1
+        keep = d < len(small) and small[d] == n
+        source_index.append(index[d] if keep else Affine())
+        d += keep
+    return tuple(position * step + start for position, start, step in zip(source_index, starts, steps, strict=True))

@@ -93,12 +93,11 @@ def _passed_on(inner: ir.Operation, strides_of: Mapping[ir.Value, Strides]) -> S
     if inner.name != "linalg.generic" or (g := Generic.read_affine(inner)) is None:
         return None
     steps: dict[int, int] = {}
-    sources = zip(inner.operands, g.maps[: g.inputs], strict=False)
-    for v, m in sorted(((v, m) for v, m in sources if v in strides_of), key=lambda x: -bytes_of(x[0])):
+    for v, m in sorted(((v, m) for v, m in g.reads if v in strides_of), key=lambda x: -bytes_of(x[0])):
         for stride, (_, terms) in zip(strides_of[v], m, strict=True):
             if len(terms) == 1 and terms[0][0] not in steps:
                 steps[terms[0][0]] = stride * terms[0][1]
-    loops = [terms[0][0] if len(terms) == 1 else -1 for _, terms in g.maps[g.inputs]]
+    loops = [terms[0][0] if len(terms) == 1 else -1 for _, terms in g.result_map]
     is_clear = all(steps.get(loop) or n == 1 for loop, n in zip(loops, shape, strict=True))
     return tuple(steps.get(loop, 0) for loop in loops) if is_clear else None
 

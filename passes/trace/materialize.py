@@ -285,7 +285,7 @@ class Materialized:
             return False
         inwards = None
         if self._order is not None and not any(g.reduced) and len(user.results) == 1:
-            inwards = [i for d in self._order.inwards(user.results[0]) for i, _ in g.maps[g.inputs][d][1]]
+            inwards = [i for d in self._order.inwards(user.results[0]) for i, _ in g.result_map[d][1]]
         again, at_once = repetitions(g, shown, inwards)
         limit = FREE if self.balance and self._joins_reduction(v) else CHEAP
         if cost > limit and again * (1 if self.balance else cost / limit) >= REPEATED:

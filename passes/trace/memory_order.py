@@ -9,7 +9,7 @@ from lamina.core.walks import reachable
 
 from ..ir.affine import in_order, row_major
 from ..ir.extern_calls import is_external, memory_strides
-from ..ir.reading import producer, shape_of
+from ..ir.reading import identity_map, producer, shape_of
 from ..ir.views import SINGLE_VIEWS
 from .mixed_orders import orders_of
 from .orders import PLACES, Read, strides_through_views, tensors
@@ -39,8 +39,7 @@ class MemoryOrder:
             g = self._read(op) if op is not None and op.name == "linalg.generic" else None
             if op is not None and g is not None and not any(g.reduced):
                 shape = shape_of(v)
-                whole = tuple((0, ((i, 1),)) for i in range(len(shape)))
-                known = [o for o, m in zip(op.operands, g.maps[: g.inputs], strict=False) if m == whole and shape_of(o) == shape]
+                known = [o for o, m in g.reads if m == identity_map(len(shape)) and shape_of(o) == shape]
             self._operands_alike[v] = known
         return known
 

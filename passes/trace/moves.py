@@ -14,7 +14,8 @@ from lamina.dialects.combining import COMBINE
 from ..ir.affine import Affine, offset
 from ..ir.expressions import Const, Expr, InBounds, Load, Scatter, index_of, walk
 from ..ir.guards import Bound, Guard, conjunction, with_index_check
-from ..ir.reading import SCATTER, SORT, Index, Untraceable, integer, shape_of, slice_of, terminator
+from ..ir.reading import SCATTER, SORT, Index, Untraceable, integer, shape_of, terminator
+from ..ir.views import slice_of
 from .stored import Pair, is_pair
 
 if TYPE_CHECKING:

@@ -98,7 +98,7 @@ def _cost(e: Expr) -> int:
 def _loop_order(g: Generic, rows: Axes, inner: Axes) -> tuple[list[Axis], list[bool]]:
     """Returns the axes of rows and columns in the order of the generic's loops, and which of them are reduced."""
     by_loop: dict[int, list[Axis]] = {}
-    out_map = g.maps[g.inputs]
+    out_map = g.result_map
     for dim, (_, terms) in enumerate(out_map):
         if terms:
             by_loop[terms[0][0]] = [a for a in rows.axes if rows.index[dim].coefficient(a)]

@@ -10,7 +10,7 @@ from lamina.core.sizes import typical
 from lamina.dialects.graph import CALLS
 
 from ..ir.affine import row_major
-from ..ir.reading import Generic, elements_of, ops_in, producer, shape_of
+from ..ir.reading import Generic, elements_of, identity_map, ops_in, producer, shape_of
 from ..ir.sizes import read_sizes
 from ..ir.views import SINGLE_VIEWS, is_view, layout_through, source_strides, through_views
 
@@ -92,10 +92,9 @@ def map_of(op: ir.Operation, read: Read) -> dict[ir.Value, list[int]] | None:
     if op.name in PLACES[:2] and len(shape_of(op.operands[0])) == len(shape_of(op.results[0])):
         return {op.operands[0]: list(range(len(shape_of(op.operands[0]))))}
     g = read(op) if op.name == "linalg.generic" and len(op.results) == 1 else None
-    if g is None or any(g.reduced) or g.maps[g.inputs] != tuple((0, ((i, 1),)) for i in range(len(g.extents))):
+    if g is None or any(g.reduced) or g.result_map != identity_map(len(g.extents)):
         return None
-    pairs = zip(op.operands, g.maps[: g.inputs], strict=False)
-    whole = {v: m for v, m in pairs if math.prod(shape_of(v)) == math.prod(g.extents)}
+    whole = {v: m for v, m in g.reads if math.prod(shape_of(v)) == math.prod(g.extents)}
     plain = {
         v: m for v, m in whole.items() if all(not terms or (c == 0 and len(terms) == 1 and terms[0][1] == 1) for c, terms in m)
     }

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from torch_mlir import ir
 
-from ..ir.reading import ops_in
+from ..ir.reading import identity_map, ops_in
 from .orders import PLACES, Read
 
 MOVES = ("tensor.extract_slice", *PLACES)
@@ -70,7 +70,7 @@ def _maps_in_place(op: ir.Operation, v: ir.Value, read: Read) -> bool:
     g = read(op) if op.name == "linalg.generic" and len(op.results) == 1 else None
     if g is None or any(g.reduced):
         return False
-    here = tuple((0, ((i, 1),)) for i in range(len(g.extents)))
+    here = identity_map(len(g.extents))
     at = [m for operand, m in zip(op.operands, g.maps, strict=True) if operand == v]
     gathers = any(o.name == "tensor.extract" and o.operands[0] == v for o in ops_in(op.regions[0].blocks[0]))
-    return g.maps[g.inputs] == here and all(m == here for m in at) and not gathers
+    return g.result_map == here and all(m == here for m in at) and not gathers

@@ -28,10 +28,9 @@ from ..ir.reading import (
     operand_index,
     producer,
     shape_of,
-    source_index,
 )
 from ..ir.sizes import SIZE, read_size
-from ..ir.views import reshaped_memory
+from ..ir.views import reshaped_memory, source_index
 from . import moves as trace_moves
 from .deep_memo import DeepMemo
 from .digits import Digits, Undivided

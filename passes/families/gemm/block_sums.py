@@ -7,7 +7,7 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith
 
 from ...ir.generics import filled, generic, in_parts, is_zero, padded, spread, with_body
-from ...ir.reading import Generic, producer, shape_of, terminator
+from ...ir.reading import Generic, identity_map, producer, shape_of, terminator
 from ...ir.rewriting import copy_ops
 from ...space.contraction import Unfit
 
@@ -40,7 +40,7 @@ class BlockSums:
             return None
         size, kept = g.extents[along + 1], tuple((0, ((d, 1),)) for d in range(rank + 1) if d != along + 1)
         whole = (*g.extents[:along], g.extents[along] * size, *g.extents[along + 2 :])
-        known = (along, rank) in ((rank - 1, rank), (0, 2)) and g.maps[-1] == kept and shape_of(parts.operands[0]) == whole
+        known = (along, rank) in ((rank - 1, rank), (0, 2)) and g.result_map == kept and shape_of(parts.operands[0]) == whole
         return BlockSums(_unpadded(parts.operands[0], along, size), size, along, centered) if known else None
 
     @property
@@ -178,8 +178,7 @@ def is_plain_sum(g: Generic) -> bool:
 
 def summed_term(g: Generic) -> ir.Value | None:
     """Returns the value in a generic's body that it adds up, with one operand and an identity map; None for other generics."""
-    whole = tuple((0, ((i, 1),)) for i in range(len(g.reduced)))
-    if not any(g.reduced) or g.inputs != 1 or g.maps[0] != whole:
+    if not any(g.reduced) or g.inputs != 1 or g.maps[0] != identity_map(len(g.reduced)):
         return None
     add, sum_ = list(g.block.operations)[-2].operation if len(g.block.operations) > 1 else None, g.block.arguments[1]
     if add is None or add.name != "arith.addf" or g.yields[0] != add.results[0] or len(list(sum_.uses)) != 1:

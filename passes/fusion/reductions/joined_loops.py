@@ -11,7 +11,7 @@ from lamina.core.sizes import typical
 
 from ...ir.extern_calls import memory_strides
 from ...ir.generics import empty, generic, with_body
-from ...ir.reading import Generic, element_of, producer, reduced_loops, shape_of
+from ...ir.reading import Generic, LinearMap, element_of, identity_map, producer, reduced_loops, shape_of
 from ...ir.reshapes import collapse, expand
 from ...ir.rewriting import replace_op
 from ...ir.sizes import tensor_type
@@ -20,8 +20,6 @@ from .ragged_parts import terms_of
 
 _MOVES = ("tensor.pad", "tensor.extract_slice", "tensor.insert_slice", "tensor.concat")
 """Ops that are computed where their results are read, at an index for each dimension."""
-
-Map = tuple[tuple[int, tuple[tuple[int, int], ...]], ...]
 
 
 def join_loops(g: Generic, loops: Sequence[int], replaced: list[ir.Operation]) -> tuple[Generic, dict[int, int]]:
@@ -40,17 +38,16 @@ def join_loops(g: Generic, loops: Sequence[int], replaced: list[ir.Operation]) -
 
 def _longest(g: Generic, loops: Sequence[int]) -> range | None:
     """Returns the adjacent loops with most iterations that can be one; None if there are none."""
-    inputs = list(zip(g.op.operands, g.maps[: g.inputs], strict=False))
     runs = [
         range(first, end)
         for first in range(len(g.extents))
         for end in range(first + 2, len(g.extents) + 1)
-        if {*range(first, end)} <= {*loops} and all(_fits(v, m, range(first, end)) for v, m in inputs)
+        if {*range(first, end)} <= {*loops} and all(_fits(v, m, range(first, end)) for v, m in g.reads)
     ]
     return max(runs, key=lambda run: typical(math.prod(g.extents[i] for i in run)), default=None)
 
 
-def _fits(v: ir.Value, m: Map, run: range) -> bool:
+def _fits(v: ir.Value, m: LinearMap, run: range) -> bool:
     """Returns whether `run` walks adjacent dimensions of a value as one would, or none of it. m: the indexing map of `v`."""
     dims = _walked(m, run)
     if not dims:
@@ -63,9 +60,8 @@ def _collapses(v: ir.Value, dims: range) -> bool:
     """Returns whether dimensions of a value, or of all that it is computed from element by element, lie in memory as one."""
     if (g := _elementwise(v)) is not None:
         indices = [o for o in g.block.operations if o.operation.name == "linalg.index"]
-        return all(ir.IntegerAttr(o.attributes["dim"]).value not in dims for o in indices) and all(
-            _fits(o, m, dims) for o, m in zip(g.op.operands, g.maps[: g.inputs], strict=False)
-        )
+        in_place = all(ir.IntegerAttr(o.attributes["dim"]).value not in dims for o in indices)
+        return in_place and all(_fits(o, m, dims) for o, m in g.reads)
     op = producer(v)
     if op is not None and op.name in _MOVES:
         return False
@@ -79,10 +75,10 @@ def _elementwise(v: ir.Value) -> Generic | None:
     if op is None or op.name != "linalg.generic" or any(reduced_loops(op)) or len(op.results) > 1:
         return None
     g = Generic.read_affine(op)
-    return g if g is not None and g.maps[-1] == tuple((0, ((i, 1),)) for i in range(len(g.extents))) else None
+    return g if g is not None and g.result_map == identity_map(len(g.extents)) else None
 
 
-def _walked(m: Map, run: range) -> list[int]:
+def _walked(m: LinearMap, run: range) -> list[int]:
     """Returns the dimensions that loops of `run` walk."""
     return [d for d, (_, terms) in enumerate(m) if any(i in run for i, _ in terms)]
 
@@ -98,7 +94,7 @@ def _join(g: Generic, run: range, numbers: dict[int, int], replaced: list[ir.Ope
     with op.location, ir.InsertionPoint(op):
         flattener = _Flattener()
         flat = flattener.of(terms_of(g), run)
-        maps = [[ir.AffineDimExpr.get(i) for i in range(rank)], [entry_expr(e, numbers) for e in g.maps[g.inputs]]]
+        maps = [[ir.AffineDimExpr.get(i) for i in range(rank)], [entry_expr(e, numbers) for e in g.result_map]]
         reduced = [r for i, r in enumerate(g.reduced) if i not in run[1:]]
         joined_op = generic(op.results[0].type, [flat, op.operands[g.inputs]], maps, rank, reduced)
         replace_op(op, with_body(joined_op, partial(emit_combine, combine)))
@@ -139,7 +135,7 @@ class _Flattener:
             [math.prod(shape[d] for d in group) for group in _groups(len(shape), dims)], element_of(g.op.results[0].type)
         )
         inputs, maps = [], []
-        for v, m in zip(g.op.operands, g.maps[: g.inputs], strict=False):
+        for v, m in g.reads:
             walked = _walked(m, dims)
             inputs.append(self.of(v, range(walked[0], walked[-1] + 1)) if walked else v)
             maps.append([entry_expr(e, numbers) for d, e in enumerate(m) if d not in walked[1:]])

@@ -69,9 +69,7 @@ def _loops(inner: Generic, outer: Generic) -> list[Entry] | None:
     only the inner one has. None if the inner results are not read one by one."""
     index_of: dict[int, Entry] = {}
     read: set[int] = set()
-    for n, result_index, (constant, terms) in zip(
-        shape_of(outer.op.operands[0]), inner.maps[inner.inputs], outer.maps[0], strict=True
-    ):
+    for n, result_index, (constant, terms) in zip(shape_of(outer.op.operands[0]), inner.result_map, outer.maps[0], strict=True):
         single = len(terms) == 1 and terms[0][1] == 1 and constant == 0 and terms[0][0] not in read
         if not single and (not at_most(n, 1) or terms or constant):
             return None

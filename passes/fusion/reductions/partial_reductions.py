@@ -28,7 +28,7 @@ def reduce_in_two(g: Generic, loop: int, first: SizeLike, rest: SizeLike, combin
     halves = []
     with op.location, ir.InsertionPoint(op):
         for start, length in ((0, first), (first, rest)):
-            ins = [slice_of_loop(v, m, loop, start, length) for v, m in zip(list(op.operands)[: g.inputs], g.maps, strict=False)]
+            ins = [slice_of_loop(v, m, loop, start, length) for v, m in g.reads]
             init = op.operands[g.inputs] if start == 0 else neutral_fill(type_, combine)
             half = generic(type_, [*ins, init], maps, len(g.extents), list(g.reduced))
             clone_body(op, half)
@@ -72,7 +72,7 @@ def split_loops(
     partial_loops = [i for i in order if i in cuts or not g.reduced[i]]
     with op.location, ir.InsertionPoint(op):
         ins, maps = [], []
-        for v, m in zip(list(op.operands)[: g.inputs], g.maps, strict=False):
+        for v, m in g.reads:
             expanded, results = _expand(v, m, cuts, outer, inner)
             ins.append(expanded)
             maps.append(results)
@@ -81,7 +81,7 @@ def split_loops(
         partial = generic(type_, [*ins, neutral_fill(type_, combine)], maps, len(reduced), reduced)
         clone_body(op, partial)
         whole = [ir.AffineDimExpr.get(position) for position in range(len(partial_loops))]
-        result = [entry_expr(entry, {i: position for position, i in enumerate(partial_loops)}) for entry in g.maps[g.inputs]]
+        result = [entry_expr(entry, {i: position for position, i in enumerate(partial_loops)}) for entry in g.result_map]
         total = generic(
             op.results[0].type, [partial.results[0], out], [whole, result], len(partial_loops), [i in cuts for i in partial_loops]
         )

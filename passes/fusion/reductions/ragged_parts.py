@@ -9,7 +9,7 @@ from torch_mlir.dialects import arith
 from lamina.core.sizes import SizeLike, maximum, minimum
 
 from ...ir.generics import empty, generic, padded, with_body
-from ...ir.reading import Generic, neutral_element, shape_of
+from ...ir.reading import Generic, identity_map, neutral_element, shape_of
 from ...ir.rewriting import copy_ops, replace_op
 from ...ir.sizes import number_attribute, tensor_type
 from .partial_reductions import emit_combine, entry_expr, split_loops
@@ -34,7 +34,7 @@ def split_ragged(
         extra = [parts * length - n if i == loop else 0 for i, n in enumerate(g.extents)]
         filler = arith.constant(element, number_attribute(neutral_element(combine, str(element)), element))
         whole = padded(terms, [0] * len(extra), extra, filler)
-        maps = [[ir.AffineDimExpr.get(i) for i in range(len(extra))], [entry_expr(e) for e in g.maps[g.inputs]]]
+        maps = [[ir.AffineDimExpr.get(i) for i in range(len(extra))], [entry_expr(e) for e in g.result_map]]
         total = generic(op.results[0].type, [whole, op.operands[g.inputs]], maps, len(extra), list(g.reduced))
         replace_op(op, with_body(total, partial(emit_combine, combine)))
     split_loops(Generic.read(total), {loop: parts}, deferred, order, combine)
@@ -45,13 +45,13 @@ def terms_of(g: Generic) -> ir.Value:
     combined = g.yields[0].owner
     block, accumulator = g.block, g.block.arguments[g.inputs]
     term = next(v for v in combined.operands if v != accumulator)
-    everything = _everything(len(g.extents))
-    for argument, operand, m in zip(block.arguments, g.op.operands, g.maps[: g.inputs], strict=False):
+    everything = identity_map(len(g.extents))
+    for argument, (operand, m) in zip(block.arguments, g.reads, strict=False):
         if term == argument and m == everything and shape_of(operand) == tuple(g.extents):
             return operand
     type_ = tensor_type(g.extents, term.type)
-    maps = [*([entry_expr(e) for e in m] for m in g.maps[: g.inputs]), [entry_expr(e) for e in everything]]
-    terms = generic(type_, [*list(g.op.operands)[: g.inputs], empty(type_)], maps, len(g.extents), [False] * len(g.extents))
+    maps = [[entry_expr(e) for e in m] for m in (*g.maps[: g.inputs], everything)]
+    terms = generic(type_, [*(v for v, _ in g.reads), empty(type_)], maps, len(g.extents), [False] * len(g.extents))
 
     def body(*elements: ir.Value) -> ir.Value:
         """Copies the ops that make the term."""
@@ -60,8 +60,3 @@ def terms_of(g: Generic) -> ir.Value:
         return values.get(term, term)
 
     return with_body(terms, body)
-
-
-def _everything(loops: int) -> tuple:
-    """Returns the map of an operand with a dimension for each loop, in order."""
-    return tuple((0, ((i, 1),)) for i in range(loops))

@@ -34,7 +34,7 @@ class ReducedMemory:
     def inner_loops(self, g: Generic) -> set[int]:
         """Returns the loops along the innermost dimensions of the operands, except strided ones with few elements compared with
         others (a factor for each row)."""
-        operands = [(v, m, typical(math.prod(shape_of(v)))) for v, m in zip(g.op.operands, g.maps[: g.inputs], strict=False) if m]
+        operands = [(v, m, typical(math.prod(shape_of(v)))) for v, m in g.reads if m]
         most = max((n for *_, n in operands), default=0)
         inner = [m[self._order.innermost(v)][1] for v, m, n in operands if n * LITTLE >= most]
         return {i for terms in inner for i, _ in terms}
@@ -49,7 +49,7 @@ class ReducedMemory:
         that is kept, as a channel of several images does."""
         if not self.along(g):
             return True
-        for v, m in zip(g.op.operands, g.maps[: g.inputs], strict=False):
+        for v, m in g.reads:
             reduced = [_is_reduced(g, terms) for _, terms in m]
             if any(_leaves_gaps(s, reduced) for s in self._order.sources(v)) or (long and self._alternates(v, reduced)):
                 return True
@@ -58,7 +58,7 @@ class ReducedMemory:
     def short_pieces(self, g: Generic) -> list[int]:
         """Returns the loops along which a row has fewer neighbors in memory than a line holds, where it continues beyond those of
         other rows; none for other rows."""
-        for v, m in zip(g.op.operands, g.maps[: g.inputs], strict=False):
+        for v, m in g.reads:
             reduced = [_is_reduced(g, terms) for _, terms in m]
             if not self._alternates(v, reduced):
                 continue
@@ -86,10 +86,10 @@ class ReducedMemory:
         """Returns the loops in the order in which their elements lie in the memory of the operand with most dimensions, the
         outermost first; in front those that walk none of it. Loops that are not reduced keep their order in the result, whose
         rows a kernel walks."""
-        v, m = max(zip(g.op.operands, g.maps[: g.inputs], strict=False), key=lambda x: len(x[1]))
+        v, m = max(g.reads, key=lambda x: len(x[1]))
         walked = list(dict.fromkeys(i for d in self._order.inwards(v) for i, _ in m[d][1]))
         loops = [*(i for i in range(len(g.extents)) if i not in walked), *walked]
-        kept = iter([i for _, terms in g.maps[g.inputs] for i, _ in terms])
+        kept = iter([i for _, terms in g.result_map for i, _ in terms])
         return [i if g.reduced[i] else next(kept) for i in loops]
 
     def _alternates(self, v: ir.Value, reduced: list[bool]) -> bool:

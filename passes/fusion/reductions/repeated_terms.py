@@ -11,10 +11,10 @@ from lamina.core.sizes import is_symbolic
 from ...ir.affine import Affine
 from ...ir.axes import Axes
 from ...ir.generics import empty, generic, with_body
-from ...ir.reading import Generic, nested, number_of, producer, shape_of, source_index
+from ...ir.reading import Generic, nested, number_of, producer, shape_of
 from ...ir.rewriting import copy_ops, replace_op
 from ...ir.sizes import number_attribute
-from ...ir.views import groups
+from ...ir.views import groups, source_index
 from .nested_reductions import combiner, read_reduction, starts_neutral
 from .partial_reductions import clone_body, entry_expr, slice_of_loop
 
@@ -68,7 +68,7 @@ def _repeats(g: Generic, loop: int, varying: dict[ir.Value, Dims]) -> bool:
     """Returns whether every operand is the same in all iterations of a loop."""
     if is_symbolic(g.extents[loop]):
         return False
-    for value, entries in zip(list(g.op.operands)[: g.inputs], g.maps, strict=False):
+    for value, entries in g.reads:
         for dim, (_, terms) in enumerate(entries):
             if any(i == loop for i, _ in terms) and (dim in _dims(value, varying) or len(terms) > 1):
                 return False
@@ -97,10 +97,10 @@ def _varying(op: ir.Operation, varying: dict[ir.Value, Dims]) -> Dims:
     if op.name != "linalg.generic" or _reads_positions(op) or (g := Generic.read_affine(op)) is None or any(g.reduced):
         return whole
     loops: set[int] = set()
-    for value, entries in zip(list(op.operands)[: g.inputs], g.maps, strict=False):
+    for value, entries in g.reads:
         if isinstance(value.type, ir.RankedTensorType):
             loops.update(i for dim in _dims(value, varying) for i, _ in entries[dim][1])
-    return frozenset(d for d, (_, terms) in enumerate(g.maps[g.inputs]) if any(i in loops for i, _ in terms))
+    return frozenset(d for d, (_, terms) in enumerate(g.result_map) if any(i in loops for i, _ in terms))
 
 
 def _reads_positions(op: ir.Operation) -> bool:
@@ -111,7 +111,7 @@ def _reads_positions(op: ir.Operation) -> bool:
 def _without_repeats(g: Generic, repeats: list[int]) -> ir.Value:
     """Emits the reduction over the other loops alone; what is reduced itself, where none of them is a reduction."""
     new_loop = {old: new for new, old in enumerate(i for i in range(len(g.extents)) if i not in repeats)}
-    ins = [_first(v, m, repeats) for v, m in zip(list(g.op.operands)[: g.inputs], g.maps, strict=False)]
+    ins = [_first(v, m, repeats) for v, m in g.reads]
     maps = [[entry_expr((c, tuple((new_loop[i], k) for i, k in terms if i in new_loop))) for c, terms in m] for m in g.maps]
     reduced = [g.reduced[i] for i in new_loop]
     type_ = ir.RankedTensorType(g.op.results[0].type)
