@@ -69,7 +69,17 @@ def remove_calls(module: ir.Module) -> None:
 
 @dataclass
 class _Flow:
-    """Groups f64 values that flow into each other (a union-find), and decides which groups must stay f64."""
+    """Groups f64 values that flow into each other (a union-find), and decides which groups must stay f64.
+
+    parent    the value that each value was joined to; itself for the representative of a group
+    pinned    values whose groups stay f64
+    from_int  values that are converted from integers
+    to_int    values that are converted to integers
+    values    all values, in the order in which they were found
+    ops       ops with values of a group, each with its representative
+    free      operands of such ops that may have any type: the op, the operand's number, the representative
+    rounded   conversions to f32 of values that belong to no group
+    """
 
     parent: dict[ir.Value, ir.Value] = field(default_factory=dict)
     pinned: set[ir.Value] = field(default_factory=set)
@@ -120,33 +130,39 @@ class _Flow:
 
     def visit(self, op: ir.Operation) -> None:
         """Groups the f64 operands and results of an op, or marks their groups as staying."""
-        name = op.name
-        if name in _FREE:
+        if op.name in _FREE:
             return
-        operands = [(i, v) for i, v in enumerate(op.operands) if self.is_f64(v)]
-        results = [r for r in op.results if self.is_f64(r)]
-        nested = [o.operation for region in op.regions for block in region.blocks for o in block.operations]
-        if name == "linalg.generic":
-            self._generic(op, nested)
-        elif operands or results:
-            free = [(i, v) for i, v in operands if _is_free(v)]
-            values = [v for i, v in operands if not _is_free(v)] + results
-            if name.startswith("linalg.") and nested:  # a named op's region follows its operands
-                values += [a for a in op.regions[0].blocks[0].arguments if self.is_f64(a)]
-            self._hold(op, values, free)
-            if not values:
-                if name == "arith.truncf":
-                    self.rounded.append(op)
-            elif not name.startswith(_KNOWN) or (nested and not name.startswith("linalg.")):
-                self.pinned.add(self.find(values[0]))
-            elif name in _FROM_INT and _bits(op.operands[0].type) > 1:
-                self.from_int.append(values[0])
-            elif name in _TO_INT:
-                self.to_int.append(values[0])
-        if name.startswith("linalg."):
-            for inner in nested:
+        inner_ops = [o.operation for region in op.regions for block in region.blocks for o in block.operations]
+        if op.name == "linalg.generic":
+            self._generic(op, inner_ops)
+        else:
+            self._other(op, inner_ops)
+        if op.name.startswith("linalg."):
+            for inner in inner_ops:
                 if inner.name != "linalg.yield":
                     self.visit(inner)
+
+    def _other(self, op: ir.Operation, inner_ops: list[ir.Operation]) -> None:
+        """Groups the f64 operands and results of an op that is no generic, whose groups stay f64 where the op is not known."""
+        name, is_linalg = op.name, op.name.startswith("linalg.")
+        operands = [(i, v) for i, v in enumerate(op.operands) if self.is_f64(v)]
+        results = [r for r in op.results if self.is_f64(r)]
+        if not operands and not results:
+            return
+        free = [(i, v) for i, v in operands if _is_free(v)]
+        values = [v for i, v in operands if not _is_free(v)] + results
+        if is_linalg and inner_ops:  # a named op's region follows its operands
+            values += [a for a in op.regions[0].blocks[0].arguments if self.is_f64(a)]
+        self._hold(op, values, free)
+        if not values:
+            if name == "arith.truncf":
+                self.rounded.append(op)
+        elif not name.startswith(_KNOWN) or (inner_ops and not is_linalg):
+            self.pinned.add(self.find(values[0]))
+        elif name in _FROM_INT and _bits(op.operands[0].type) > 1:
+            self.from_int.append(values[0])
+        elif name in _TO_INT:
+            self.to_int.append(values[0])
 
     def _generic(self, op: ir.Operation, nested: list[ir.Operation]) -> None:
         block, operands = op.regions[0].blocks[0], list(op.operands)
@@ -167,6 +183,7 @@ class _Flow:
             self._hold(op, ends, free)
 
     def _hold(self, op: ir.Operation, values: list[ir.Value], free: list[tuple[int, ir.Value]]) -> None:
+        """Joins the values of an op, and notes its operands that may have any type: by number."""
         root = self.join(values)
         if root is None:
             return

@@ -14,6 +14,7 @@ REPEATED = 8  # times that one kernel computes a value, from which on it does no
 SCALAR = 8  # operations for each vector of the result from which on a CPU does not compute a value as a scalar
 LANES = 16  # of a CPU's vectors
 LAUNCH = 1 << 14  # operations that take longer than launching a kernel
+SIMILAR = 1.25  # bytes that a value is computed from, for each of its own, up to which loading them takes about as long
 LARGEST = 160  # operations that are inlined into one expression at most
 
 

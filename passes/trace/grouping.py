@@ -83,27 +83,16 @@ class Grouping:
 
     def _mergeable(self, a: Group, b: Group) -> bool:
         """Returns whether one kernel can compute two groups: of its size, loops and order, with nothing between them."""
-        nodes = a.nodes + b.nodes
-        if len(nodes) > self.max_ops or math.prod(nodes[-1].extents) == 0:
-            return False
-        if sum(n.cost for n in nodes) > self.max_cost:
-            return False
-        runs = a.runs if a.runs is not None else b.runs
-        if not _scans_last(nodes, runs):
+        nodes, runs = a.nodes + b.nodes, a.runs if a.runs is not None else b.runs
+        if len(nodes) > self.max_ops or sum(n.cost for n in nodes) > self.max_cost or math.prod(nodes[-1].extents) == 0:
             return False
         if any(map(_combines, nodes)) and (runs is not None or not self._may_combine(nodes)):
             return False
         orders = {self.mixed.get(n.value) for n in nodes}
         if orders != {None} and (runs is not None or len(orders) > 1):
             return False
-        if not all(_fits(n, nodes, runs) for n in nodes):
+        if not _scans_last(nodes, runs) or not all(_fits(n, nodes, runs) for n in nodes) or not _at_hand(nodes, runs):
             return False
-        inside = {n.value: n for n in nodes}
-        cut = _cut_shapes(nodes)
-        for n in nodes:
-            for v, places in n.reads.items():
-                if v in inside and not (places and all(_is_computed_there(n, inside[v], index, runs, cut) for index in places)):
-                    return False
         return not self._between(a, b) and not self._between(b, a)
 
     def _may_combine(self, nodes: list[GroupNode]) -> bool:
@@ -220,6 +209,13 @@ def _row_axes(n: GroupNode, runs: Runs) -> list[Axis] | None:
         if not left[0][0]:
             out.append(a)
     return out
+
+
+def _at_hand(nodes: list[GroupNode], runs: Runs | None) -> bool:
+    """Returns whether nodes load from each other only elements that the same iteration computes."""
+    inside, cut = {n.value: n for n in nodes}, _cut_shapes(nodes)
+    loads = [(n, inside[v], places) for n in nodes for v, places in n.reads.items() if v in inside]
+    return all(places and all(_is_computed_there(n, made, at, runs, cut) for at in places) for n, made, places in loads)
 
 
 def _is_computed_there(

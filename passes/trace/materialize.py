@@ -21,7 +21,7 @@ from ..ir.expressions import Expr, Load
 from ..ir.extern_calls import memory_strides
 from ..ir.reading import SCAN, SCATTER, SORT, Generic, Untraceable, bytes_of, elements_of, ops_in, producer, shape_of
 from ..ir.views import SINGLE_VIEWS, through_views
-from .costs import CHEAP, FREE, LANES, LARGEST, LAUNCH, REPEATED, SCALAR, cost_of
+from .costs import CHEAP, FREE, LANES, LARGEST, LAUNCH, REPEATED, SCALAR, SIMILAR, cost_of
 from .gathered import gathered_source, gathers_from
 from .memory_order import MemoryOrder
 from .orders import behind_widening
@@ -152,25 +152,19 @@ class Materialized:
 
     def _worth_storing(self, op: ir.Operation, v: ir.Value) -> bool:
         """Returns whether a value should be stored once instead of computed by each kernel that reads it."""
-        if op.name in (SCAN, SORT, SCATTER):
-            return True
         if op.name in SINGLE_VIEWS:
             return False
-        g = self.generic(op) if op.name == "linalg.generic" else None
-        if v in self.mixed or (op.name == "linalg.generic" and (g is None or any(g.reduced))):
+        if v in self.mixed or self._is_reduction(op):
             return True
-        cost, reads = self._inlined[v]
-        read = sum(reads.values())
-        users = self.uses.through_views(v)
-        if cost > LARGEST:
-            return True
-        if any(self._computes_again(u, t, v, cost) for u, t in users):
+        (cost, reads), users = self._inlined[v], self.uses.through_views(v)
+        if cost > LARGEST or any(self._computes_again(u, t, v, cost) for u, t in users):
             return True
         if self.balance and len(users) > 1 and all(self._is_tap(u, v) for u in self.uses.inside(v)):
             return self._worth_storing_for_taps(v, cost)
         if self.balance and len(users) > 1 and (later := self._waiting_for_first(users)) and self._drop(v, len(users) - 1, later):
             return False
-        if len(users) < 2 or (cost <= CHEAP and read <= 1.25 * bytes_of(v)):
+        read = sum(reads.values())
+        if len(users) < 2 or (cost <= CHEAP and read <= SIMILAR * bytes_of(v)):
             return False
         if self.balance and self._is_placed(v, cost, read):
             return False
@@ -178,6 +172,11 @@ class Materialized:
             return self._worth_storing_still(op, v, sources)
         gathers = bool(self.balance) and all(gathers_from(u, t) for u, t in users)
         return not (gathers and self._is_cheap(v, (len(users) - 1) * cost, read))
+
+    def _is_reduction(self, op: ir.Operation) -> bool:
+        """Returns whether an op combines elements: those of its results are not computed one by one."""
+        g = self.generic(op) if op.name == "linalg.generic" else None
+        return op.name in (SCAN, SORT, SCATTER) or (op.name == "linalg.generic" and (g is None or any(g.reduced)))
 
     def _is_placed(self, v: ir.Value, cost: int, read: int) -> bool:
         """Returns whether kernels of other index spaces should compute `v` instead of reading it."""
@@ -187,7 +186,7 @@ class Materialized:
 
     def _is_cheap(self, v: ir.Value, cost: int, read: int) -> bool:
         """Returns whether computing `v` again takes less time than storing it: operations per element, and bytes read."""
-        return cost * elements_of(v) <= self.balance * bytes_of(v) and read <= 1.25 * bytes_of(v)
+        return cost * elements_of(v) <= self.balance * bytes_of(v) and read <= SIMILAR * bytes_of(v)
 
     def _worth_storing_instead(self, v: ir.Value) -> list[ir.Value]:
         """Returns what may be stored in place of `v`, which is cheap to compute from it: on a GPU the value that it is gathered
