@@ -8,12 +8,11 @@ from torch_mlir import ir
 
 from lamina.core.walks import reachable
 
-from ..ir.reading import nested, number_of, producer, reduced_loops
+from ..ir.reading import EQUALITY, nested, number_of, producer, reduced_loops
 from ..trace.materialize import Materialized
 from ..trace.uses import OUTSIDE
 
 CONSISTENT = "graph.consistent"
-_EQUAL = (1, 6, 8, 13)  # predicates of arith.cmpf: oeq, one, ueq, une
 _EXTREMES = ("arith.maximumf", "arith.minimumf", "arith.maxnumf", "arith.minnumf")
 
 
@@ -31,7 +30,7 @@ def _is_equality(op: ir.Operation) -> bool:
     """Returns whether a comparison is of two values for equality: neither a test for NaN nor one with a constant."""
     left, right = op.operands
     of_two = left != right and number_of(left) is None and number_of(right) is None
-    return ir.IntegerAttr(op.attributes["predicate"]).value in _EQUAL and of_two
+    return ir.IntegerAttr(op.attributes["predicate"]).value in EQUALITY and of_two
 
 
 def _inlined(op: ir.Operation, materialized: Materialized) -> list[ir.Operation]:

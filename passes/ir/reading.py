@@ -14,6 +14,7 @@ from .sizes import sizes_of
 
 CHECKED = "graph.checked"  # on a tensor.extract: its indices are known to be inside
 SCATTER, SCAN, SORT = "graph.scatter", "graph.scan", "graph.sort"
+EQUALITY = (1, 6, 8, 13)  # predicates of arith.cmpf: oeq, one, ueq, une
 Index = tuple[Affine, ...]
 REDUCERS = {
     "arith.addf", "arith.mulf", "arith.maximumf", "arith.minimumf", "arith.maxnumf", "arith.minnumf", "arith.addi",

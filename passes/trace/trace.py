@@ -17,6 +17,7 @@ from ..ir.expressions import Const, Expr, Interner, Load, index_of, varies_over
 from ..ir.guards import Bound, Guard, with_index_check
 from ..ir.reading import (
     CHECKED,
+    EQUALITY,
     REDUCERS,
     Generic,
     Index,
@@ -41,7 +42,6 @@ _BY_DIMENSION = (
     "tensor.cast", "tensor.extract_slice", "tensor.splat", "tensor.from_elements", "tensor.empty", "arith.constant",
 )  # fmt: skip
 """Ops whose operands are read at indices of their own dimensions alone, so that digits of an index may be joined again there."""
-_EQUALITY = (1, 6, 8, 13)  # predicates of cmpf: equal or not, ordered or unordered
 
 
 class Tracer:
@@ -250,7 +250,7 @@ class Tracer:
         if op.name == "arith.bitcast" and dtype in HALF:
             raise Untraceable(op.results[0], "a bit cast of a half type")
         predicate = ir.IntegerAttr(op.attributes["predicate"]).value if op.name in ("arith.cmpf", "arith.cmpi") else None
-        if op.name == "arith.cmpf" and (predicate in _EQUALITY or not any(isinstance(x, Const) for x in xs)):
+        if op.name == "arith.cmpf" and (predicate in EQUALITY or not any(isinstance(x, Const) for x in xs)):
             xs = [x if isinstance(x, Const) else self._stored(x, compared_as(v)) for x, v in zip(xs, op.operands, strict=True)]
         return self._rounded(self.make.apply(op.name, tuple(xs), predicate, target), dtype)
 

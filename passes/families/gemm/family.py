@@ -95,7 +95,7 @@ class ProductProblem(Problem):
         config = choice.kernel
         if not isinstance(config, GemmConfig):
             raise Unfit("no schedule of products")
-        if config.fast and not all(product.fast for op in self.ops if (product := Product.read(op))):
+        if config.fast and not self.gemm.is_fast:
             raise Unfit("fast=1 of a product whose sums must have the digits of f32")
         problem = self.gemm.covering(choice.cover)
         if self.gemm.is_symbolic and (config.parts > 1 or choice.cover):
@@ -149,7 +149,7 @@ def choices_of(problem: GemmProblem, gpu: Gpu) -> tuple[tuple[Choice, ...], Choi
         choices += [Choice(c, "first") for c in product_cost.candidates(one, gpu)[:_FIRST]]
         if default == LIBRARY:
             default = _or_library(product_cost.default_schedule(one, gpu), "first")
-    if all(product.fast for op in problem.ops if (product := Product.read(op))):
+    if problem.is_fast:
         choices = [_fast(c) for c in choices]
     return tuple(choices), default
 

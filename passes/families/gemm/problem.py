@@ -43,6 +43,11 @@ class GemmProblem:
         return any(map(has_symbolic_sizes, self.ops))
 
     @property
+    def is_fast(self) -> bool:
+        """Whether the sums of no product must have the digits of f32."""
+        return all(product.fast for op in self.ops if (product := Product.read(op)))
+
+    @property
     def last(self) -> ir.Operation:
         """The op that produces the results of the problem."""
         return self.group or self.ops[-1]

@@ -18,7 +18,6 @@ from ...space.contraction import FLOAT8, Contraction, Unfit, outside_products
 from ...space.schedule import bits
 from ...trace.costs import COST
 from .problem import BLOCK, GemmProblem, GemmProgram, best_of
-from .products import Product
 
 
 def work_of(problem: GemmProblem) -> GemmWork | None:
@@ -39,7 +38,7 @@ def _work(program: GemmProgram, problem: GemmProblem) -> GemmWork:
     writes = sum(bytes_of(v) for v in program.group.results)
     item, count = 4 if product.factors == "tf32" else bits(product.factors) // 8, len(product.products)
     prologue, has_epilogue = _fed(product, problem.before) if problem.before else None, problem.group is not None
-    held_twice = product.factors == FLOAT8 and not all(p.fast for op in problem.ops if (p := Product.read(op)))
+    held_twice = product.factors == FLOAT8 and not problem.is_fast
     has_second_kernel = program.pieces is not None or any(product.stacked)
     return GemmWork(
         batch, m, n, k, *after, writes, has_epilogue, count, item, has_second_kernel, prologue, held_twice, _waste(program)

@@ -28,7 +28,7 @@ def emit_program(k: "ThreadKernel") -> None:
     ops = ops_in(k.source)
     first = next((i for i, op in enumerate(ops) if has_blocks(op)), len(ops))
     k.ops(ops[:first])
-    count = _length(k, ops, first)
+    count = _length(k, ops)
     if count is None:
         k.ops(ops[first:])
     else:
@@ -53,9 +53,9 @@ def _emit(k: "ThreadKernel", ops: list[ir.Operation], chunks: int, whole: int) -
     return ()
 
 
-def _length(k: "ThreadKernel", ops: list[ir.Operation], first: int) -> ir.Value | None:
+def _length(k: "ThreadKernel", ops: list[ir.Operation]) -> ir.Value | None:
     """Returns how many lanes of a program lie in its row, if the call decides that; None where programs have no parts of rows, or
-    threads exchange values. first: the number of the first op on blocks."""
+    threads exchange values."""
     shape = k.shape
     if shape.chunks == 1 or shape.cluster > 1 or shape.teams > 1 or any(list(op.regions) or op.name in TOGETHER for op in ops):
         return None

@@ -138,8 +138,7 @@ def scatter(b: "Blocks", value: ir.Value, memory: ir.Value, e: Scatter) -> None:
         mask = inside if mask is None else _intersection(b, mask, inside)
     index = b.merged.index(e.offset)
     if is_contiguous(b, index):
-        where = [_start(b, memory, index)]
-        vector.transfer_write(None, value, memory, where, ir.AffineMap.get_identity(1), mask=mask, in_bounds=bool_array([True]))
+        _write_block(value, memory, _start(b, memory, index), mask)
         return
     ir.Operation.create("tile.scatter", operands=[value, memory, b.lane_index(index), _mask(b, mask)])
 
@@ -221,8 +220,12 @@ def write(b: "Blocks", value: ir.Value, flat: ir.Value, index: Affine) -> None:
     if b.vector is not None and not is_contiguous(b, index):
         ir.Operation.create("tile.scatter", operands=[value, flat, b.lane_index(index), _mask(b, mask)])
         return
-    where = [_start(b, flat, index)]
-    vector.transfer_write(None, value, flat, where, ir.AffineMap.get_identity(1), mask=mask, in_bounds=bool_array([True]))
+    _write_block(value, flat, _start(b, flat, index), mask)
+
+
+def _write_block(value: ir.Value, flat: ir.Value, start: ir.Value, mask: ir.Value | None) -> None:
+    """Stores a block to neighbors in memory from `start` on, under a mask."""
+    vector.transfer_write(None, value, flat, [start], ir.AffineMap.get_identity(1), mask=mask, in_bounds=bool_array([True]))
 
 
 def save_block(b: "Blocks", value: ir.Value, flat: ir.Value, index: Affine) -> None:
@@ -230,8 +233,7 @@ def save_block(b: "Blocks", value: ir.Value, flat: ir.Value, index: Affine) -> N
     if index.coefficient(b.vector):
         write(b, value, flat, index)
     else:
-        where, mask = [b.index(index)], b.stack[-1].mask
-        vector.transfer_write(None, value, flat, where, ir.AffineMap.get_identity(1), mask=mask, in_bounds=bool_array([True]))
+        _write_block(value, flat, b.index(index), b.stack[-1].mask)
 
 
 def saved_block(b: "Blocks", flat: ir.Value, index: Affine) -> ir.Value:
