@@ -40,7 +40,7 @@ class Cse(Pass):
     def run(self, module: ir.Module) -> None:
         """Merges equal ops of each block, in program order."""
         externs = marked_functions(module, "graph.callee")
-        names = {name: _callee_key(function) for name, function in externs.items()}
+        names = {name: tuple((k, v) for k, v in f.attributes.items() if k != "sym_name") for name, f in externs.items()}
         reader, ids = Reader(), dict[Hashable, int]()
         for block in list(tensor_blocks(module)):
             seen: dict[Key, ir.Operation] = {}
@@ -53,10 +53,6 @@ class Cse(Pass):
                 first = seen.setdefault(key, op)
                 if first != op:
                     replace_op(op, *first.results)
-
-
-def _callee_key(function: ir.Operation) -> Key:
-    return tuple((k, v) for k, v in function.attributes.items() if k != "sym_name")
 
 
 def _key(reader: Reader, op: ir.Operation, names: dict[str, Key], ids: dict[Hashable, int]) -> Key | None:

@@ -59,7 +59,7 @@ class Parts:
             for n in part.outputs:
                 slots.setdefault(n, len(slots))
         (returned,) = gm.graph.output_node().args
-        self._returned = [(slots.get(o), _constant(o)) for o in returned]  # type: ignore[union-attr]
+        self._returned = [(slots.get(o), None if isinstance(o, fx.Node) else o) for o in returned]  # type: ignore[union-attr]
         self._size, self._steps = len(slots), []
         needed = {slot for slot, _ in self._returned}
         for part, run in reversed(list(zip(parts, runs, strict=True))):
@@ -81,10 +81,6 @@ class Parts:
             for i, result in zip(outputs, run(taken), strict=True):
                 values[i] = result
         return tuple([constant if slot is None else values[slot] for slot, constant in self._returned])
-
-
-def _constant(output: Any) -> Any:
-    return None if isinstance(output, fx.Node) else output
 
 
 def run_eagerly(gm: fx.GraphModule, values: list[Any]) -> Sequence[Any]:
