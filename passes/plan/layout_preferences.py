@@ -48,6 +48,10 @@ class Wants:
         """Returns whether users of a value, or the caller, want particular strides."""
         return value in self.bound or bool(self.preferred.get(value))
 
+    def prefer(self, value: ir.Value, strides: Strides, users: int = 1) -> None:
+        """Notes that so many users of a value prefer these strides."""
+        self.preferred.setdefault(value, Counter())[strides] += users
+
     def drop(self, value: ir.Value) -> None:
         """Forgets what users want of a value."""
         self.bound.pop(value, None)
@@ -76,12 +80,10 @@ def wanted_strides(ops: Sequence[ir.Operation], results: Iterable[tuple[ir.Value
         if strides is not None:
             wanted.bound.setdefault(value, strides)
     for op in reversed(ops):
-        if op.name in CALLS:
-            for operand, wish in _library_wishes(op):
-                wanted.preferred.setdefault(operand, Counter())[wish] += 1
-        if op.name == "graph.group":
-            for operand, wish in _kernel_wishes(op, wanted):
-                wanted.preferred.setdefault(operand, Counter())[wish] += 1
+        is_kernel = op.name == "graph.group"
+        for operand, wish in _kernel_wishes(op, wanted) if is_kernel else _library_wishes(op) if op.name in CALLS else ():
+            wanted.prefer(operand, wish)
+        if is_kernel:
             wanted.rows.update(_read_as_rows(op, wanted))
         if len(op.results) != 1 or not is_view(op):
             continue
@@ -91,14 +93,14 @@ def wanted_strides(ops: Sequence[ir.Operation], results: Iterable[tuple[ir.Value
             if _is_free(out):
                 wanted.rows.add(out)
             else:
-                wanted.preferred.setdefault(out, Counter())[Layout.row_major(shape_of(out)).strides] += 1
+                wanted.prefer(out, Layout.row_major(shape_of(out)).strides)
         if out in wanted.rows and op.name in RESHAPES:
             wanted.rows.add(source)
         if out in wanted.bound and (strides := source_strides(op, wanted.bound[out])) is not None:
             wanted.bound.setdefault(source, strides)
         for wish, count in wanted.preferred.get(out, Counter()).items():
             if (strides := source_strides(op, wish)) is not None:
-                wanted.preferred.setdefault(source, Counter())[strides] += count
+                wanted.prefer(source, strides, count)
     return wanted
 
 
