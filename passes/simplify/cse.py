@@ -40,7 +40,9 @@ class Cse(Pass):
     def run(self, module: ir.Module) -> None:
         """Merges equal ops of each block, in program order."""
         externs = marked_functions(module, "graph.callee")
-        names = {name: tuple((k, v) for k, v in f.attributes.items() if k != "sym_name") for name, f in externs.items()}
+        names: dict[str, Key] = {
+            name: tuple((k, v) for k, v in f.attributes.items() if k != "sym_name") for name, f in externs.items()
+        }
         reader, ids = Reader(), dict[Hashable, int]()
         for block in list(tensor_blocks(module)):
             seen: dict[Key, ir.Operation] = {}
