@@ -1,4 +1,4 @@
-"""The error function."""
+"""Emits the error function of f32 and f64."""
 
 from ...ir.emit import Num
 from .exponential import exp, is_double, short_exp

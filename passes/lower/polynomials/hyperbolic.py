@@ -1,4 +1,4 @@
-"""Hyperbolic functions and their inverses."""
+"""Emits hyperbolic functions and their inverses, of f32 and f64."""
 
 from ...ir.emit import Num
 from .exponential import LN2, SINGLE, clamp, exp, expm1, is_double, power_of_two, quarter_exp, quarter_expm1, reduce, tail

@@ -1,4 +1,4 @@
-"""Inverse trigonometric functions."""
+"""Emits the inverse trigonometric functions of f32 and f64."""
 
 from ...ir.emit import Num
 from .exponential import is_double

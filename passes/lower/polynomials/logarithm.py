@@ -1,4 +1,4 @@
-"""log, log2, log10 and log1p."""
+"""Emits log, log2, log10 and log1p of f32 and f64."""
 
 from torch_mlir import ir
 

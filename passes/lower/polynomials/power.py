@@ -1,4 +1,4 @@
-"""powf, fpowi and rsqrt."""
+"""Emits powf, fpowi and rsqrt of f32 and f64."""
 
 import operator
 from collections.abc import Callable

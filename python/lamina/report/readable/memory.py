@@ -1,4 +1,4 @@
-"""Reads, writes and views of memory: `%5 = %1[%4]`, `%2[%4] = %5`, `%1 = %arg0 as 64xf32`."""
+"""Writes accesses and views of memory as text: `%5 = %1[%4]`, `%2[%4] = %5`, `%1 = %arg0 as 64xf32`."""
 
 from collections.abc import Callable
 

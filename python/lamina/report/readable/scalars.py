@@ -1,4 +1,4 @@
-"""Arithmetic on scalars and vectors as expressions."""
+"""Writes arithmetic on scalars and vectors as expressions."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

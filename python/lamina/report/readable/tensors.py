@@ -1,4 +1,4 @@
-"""linalg and tensor ops in index notation: `%3[i, j] = max(%1[i, j], 0)`."""
+"""Writes linalg and tensor ops in index notation: `%3[i, j] = max(%1[i, j], 0)`."""
 
 import re
 from collections.abc import Callable
