@@ -32,6 +32,21 @@ def test_pairs(dtype: torch.dtype, dynamic: bool) -> None:
     torch.testing.assert_close(compiled(x, *others), fn(x, *others), rtol=1e-6, atol=0, equal_nan=True)  # 0 / 0
 
 
+@pytest.mark.parametrize("number", [300, -200, 70001, 0x8085])
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16], ids=str)
+def test_numbers_out_of_range(dtype: torch.dtype, number: int) -> None:
+    """Eager's kernels wrap a number around that the tensor's dtype does not hold."""
+
+    def fn(x: Tensor) -> list[Tensor]:
+        n = number
+        divided = [x // n, torch.div(x, n, rounding_mode="trunc"), torch.fmod(x, n), x % n]
+        return [*divided, x < n, x >= n, x == n, x != n, x + n, x * n, n - x, x & n, x | n, x ^ n]
+
+    x = torch.randint(-300, 300, (5, 33)).to(dtype)
+    torch._dynamo.reset()
+    torch.testing.assert_close(torch.compile(fn, backend="lamina", options={"cache": False})(x), fn(x), rtol=0, atol=0)
+
+
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int64], ids=str)
 def test_floats_that_scale_products_of_integers(dtype: torch.dtype) -> None:
     x, a, b = (torch.randint(0, 9, shape).to(dtype) for shape in ((3,), (3, 4), (4,)))
