@@ -9,7 +9,7 @@ from torch_mlir import ir
 from ..infra.base import Pass
 from ..ir.reading import by_name, element_of, ops_in
 from .gpu_math import LATE, hardware
-from .nvvm import atomics, halves, indices, lanes
+from .nvvm import atomics, guarded_loads, halves, indices, lanes
 from .nvvm.remainder import lower_remainder
 from .nvvm.signature import annotate
 
@@ -31,6 +31,7 @@ class GpuToNvvm(Pass):
     - f16 and bf16 computed in f32; f64 and integers converted to and from them through f32; pairs of bf16 converted to f32 by
       shifts and masks;
     - arith.remf as an exact loop;
+    - loads under a guard as loads under a predicate;
     - atomic sums of neighbors in memory as one of a vector;
     - the user's i64 indices saturated to 32 bits, where indices will have no more;
     - kernel arguments with noalias, readonly, nonnull and their alignment (`tile.alias`, `tile.align`,
@@ -59,6 +60,8 @@ class GpuToNvvm(Pass):
 
     def _lower(self, function: ir.Operation) -> None:
         ops, consistent = by_name(function), "tile.consistent" in function.attributes
+        guarded_loads.lower(function, ops, self.index_bits)
+        ops = by_name(function)
         annotate(function, ops)
         if self.index_bits == indices.NARROW:
             for op in ops.get("arith.index_cast", ()):

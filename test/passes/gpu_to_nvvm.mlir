@@ -225,3 +225,129 @@ gpu.module @kernels {
     gpu.return
   }
 }
+
+// -----
+
+// A load under a guard becomes one under a predicate; constants of its index are added last.
+// CHECK-LABEL: gpu.func @guarded
+// CHECK: %[[P:.*]] = arith.cmpi
+// CHECK: arith.addi %{{.*}}, %{{.*}} overflow<nsw> : index
+// CHECK: %[[AT:.*]] = llvm.getelementptr
+// CHECK: llvm.getelementptr %[[AT]][-1] : (!llvm.ptr) -> !llvm.ptr, i32
+// CHECK: llvm.addrspacecast
+// CHECK: llvm.inline_asm "mov.b32 $0, $3; @$2 ld.global.nc.b32 $0, [$1];", "=r,l,b,r" %{{.*}}, %[[P]], %{{.*}} : (!llvm.ptr<1>, i1, i32) -> i32
+// CHECK: arith.bitcast {{.*}} : i32 to f32
+// CHECK: llvm.inline_asm "mov.b32 $0, $6; mov.b32 $1, $7; mov.b32 $2, $8; mov.b32 $3, $9; @$5 ld.global.nc.v4.b32 {$0, $1, $2, $3}, [$4];", "=r,=r,=r,=r,l,b,r,r,r,r"
+// CHECK: vector.bitcast {{.*}} : vector<4xi32> to vector<8xbf16>
+// CHECK: llvm.getelementptr %{{.*}}[3] : (!llvm.ptr) -> !llvm.ptr, i16
+// CHECK: llvm.inline_asm "mov.b16 $0, $3; @$2 ld.global.nc.b16 $0, [$1];", "=h,l,b,h"
+// CHECK: arith.bitcast {{.*}} : i16 to bf16
+gpu.module @kernels {
+  gpu.func @guarded(%x: memref<64xf32>, %h: memref<64xbf16>, %y: memref<64xf32>, %z: memref<64xbf16>) kernel {
+    %c0 = arith.constant 0 : index
+    %c3 = arith.constant 3 : index
+    %c1 = arith.constant -1 : index
+    %zero = arith.constant 0.0 : f32
+    %none = arith.constant 0.0 : bf16
+    %zeros = arith.constant dense<0.0> : vector<8xbf16>
+    %i = gpu.thread_id x
+    %j = gpu.block_id x
+    %p = arith.cmpi sge, %i, %c3 : index
+    %a = arith.addi %c1, %j : index
+    %at = arith.addi %a, %i : index
+    %s = arith.select %p, %at, %c0 : index
+    %v = memref.load %x[%s] : memref<64xf32>
+    %r = arith.select %p, %v, %zero : f32
+    memref.store %r, %y[%i] : memref<64xf32>
+    %s8 = arith.select %p, %i, %c0 : index
+    %v8 = vector.load %h[%s8] : memref<64xbf16>, vector<8xbf16>
+    %r8 = arith.select %p, %v8, %zeros : vector<8xbf16>
+    vector.store %r8, %z[%i] : memref<64xbf16>, vector<8xbf16>
+    %index = vector.from_elements %i, %j : vector<2xindex>
+    %three = vector.broadcast %c3 : index to vector<2xindex>
+    %both = arith.addi %three, %index : vector<2xindex>
+    %lane = vector.extract %both[1] : index from vector<2xindex>
+    %s1 = arith.select %p, %lane, %c0 : index
+    %v1 = memref.load %h[%s1] : memref<64xbf16>
+    %r1 = arith.select %p, %v1, %none : bf16
+    memref.store %r1, %z[%i] : memref<64xbf16>
+    gpu.return
+  }
+}
+
+// -----
+
+// What the kernel before writes is not read through the read-only cache, nor moved past the wait for it. Memory that this kernel
+// writes, also through another argument, and a load under another condition than its index, stay as they are.
+// CHECK-LABEL: gpu.func @guarded_later
+// CHECK: nvvm.griddepcontrol wait
+// CHECK-NEXT: %[[ZERO:.*]] = llvm.inline_asm has_side_effects "mov.b64 $0, 0;"
+// CHECK: llvm.getelementptr %{{.*}}[%[[ZERO]]] : (!llvm.ptr, i64) -> !llvm.ptr, i8
+// CHECK: llvm.inline_asm "mov.b32 $0, $3; @$2 ld.global.b32 $0, [$1];"
+// CHECK-NOT: llvm.inline_asm
+// CHECK-COUNT-3: memref.load
+gpu.module @kernels {
+  gpu.func @guarded_later(%x: memref<64xf32>, %y: memref<64xf32>, %z: memref<64xf32>) kernel
+      attributes {tile.alias = array<i64: 1, 2>, tile.dependent} {
+    nvvm.griddepcontrol wait
+    %c0 = arith.constant 0 : index
+    %c3 = arith.constant 3 : index
+    %zero = arith.constant 0.0 : f32
+    %i = gpu.thread_id x
+    %p = arith.cmpi sge, %i, %c3 : index
+    %q = arith.cmpi slt, %i, %c3 : index
+    %s = arith.select %p, %i, %c0 : index
+    %v = memref.load %x[%s] : memref<64xf32>
+    %r = arith.select %p, %v, %zero : f32
+    %w = memref.load %y[%s] : memref<64xf32>
+    %t = arith.select %p, %w, %r : f32
+    %o = arith.select %q, %i, %c0 : index
+    %u = memref.load %x[%o] : memref<64xf32>
+    %m = arith.select %p, %u, %t : f32
+    %b = memref.load %z[%s] : memref<64xf32>
+    %k = arith.select %p, %b, %m : f32
+    memref.store %k, %y[%i] : memref<64xf32>
+    gpu.return
+  }
+}
+
+// -----
+
+// Neighbors that are read one by one stay as they are where a loop moves over them by one: its steps share loads.
+// CHECK-LABEL: gpu.func @window
+// CHECK: scf.for
+// CHECK-COUNT-2: memref.load
+// CHECK: llvm.inline_asm
+gpu.module @kernels {
+  gpu.func @window(%x: memref<64xf32>, %y: memref<64xf32>) kernel {
+    %c0 = arith.constant 0 : index
+    %c1 = arith.constant 1 : index
+    %c3 = arith.constant 3 : index
+    %zero = arith.constant 0.0 : f32
+    %none = arith.constant dense<0.0> : vector<2xf32>
+    %i = gpu.thread_id x
+    %sums = scf.for %k = %c0 to %c3 step %c1 iter_args(%sum = %none) -> vector<2xf32> {
+      %at = arith.addi %i, %k : index
+      %next = arith.addi %at, %c1 : index
+      %p = arith.cmpi sge, %at, %c1 : index
+      %q = arith.cmpi sge, %next, %c1 : index
+      %s = arith.select %p, %at, %c0 : index
+      %t = arith.select %q, %next, %c0 : index
+      %v = memref.load %x[%s] : memref<64xf32>
+      %w = memref.load %x[%t] : memref<64xf32>
+      %a = arith.select %p, %v, %zero : f32
+      %b = arith.select %q, %w, %zero : f32
+      %both = vector.from_elements %a, %b : vector<2xf32>
+      %more = arith.addf %sum, %both : vector<2xf32>
+      scf.yield %more : vector<2xf32>
+    }
+    %r = arith.cmpi sge, %i, %c3 : index
+    %u = arith.select %r, %i, %c0 : index
+    %l = memref.load %x[%u] : memref<64xf32>
+    %m = arith.select %r, %l, %zero : f32
+    %first = vector.extract %sums[0] : f32 from vector<2xf32>
+    %sum = arith.addf %first, %m : f32
+    memref.store %sum, %y[%i] : memref<64xf32>
+    gpu.return
+  }
+}

@@ -10,9 +10,9 @@ from torch_mlir.dialects.arith import AtomicRMWKind
 from ...ir.emit import Emit
 from ..simt.memory import ATOMIC, NEIGHBORS
 from ..simt.values import vector_of
+from .addresses import address
 
 LEAST_CAPABILITY, LEAST_PTX = 90, 81
-_GLOBAL = 1  # the address space
 
 
 def join_neighbors(ops: list[ir.Operation], index_bits: int) -> None:
@@ -53,7 +53,7 @@ def _join(group: list[ir.Operation], index_bits: int) -> None:
     held = ", ".join(f"${i + 1}" for i in range(count))
     text = f"red.relaxed.gpu.global.{name} [$0], {f'{{{held}}}' if count > 1 else held};"
     e.op(
-        "llvm.inline_asm", [], [_address(e, memory, place, element, index_bits), *registers],
+        "llvm.inline_asm", [], [address(e, memory, place, element, index_bits), *registers],
         asm_string=ir.StringAttr.get(text), constraints=ir.StringAttr.get(",".join(["l", *[constraint] * count, "~{memory}"])),
         has_side_effects=ir.UnitAttr.get(),
     )  # fmt: skip
@@ -63,17 +63,3 @@ def _join(group: list[ir.Operation], index_bits: int) -> None:
 
 def _at(i: int) -> ir.Attribute:
     return ir.DenseI64ArrayAttr.get([i])
-
-
-def _address(e: Emit, memory: ir.Value, place: ir.Value, element: ir.Type, index_bits: int) -> ir.Value:
-    """Returns the address of an element of a memref of rank 1 in global memory."""
-    pointer, integer = ir.Type.parse("!llvm.ptr"), f"i{index_bits}"
-    descriptor = ir.Type.parse(f"!llvm.struct<(ptr, ptr, {integer}, array<1 x {integer}>, array<1 x {integer}>)>")
-    whole = e.op("builtin.unrealized_conversion_cast", [descriptor], [memory]).result
-    start = e.op("llvm.extractvalue", [pointer], [whole], position=_at(1)).result
-    index = e.op("arith.index_cast", [ir.IntegerType.get_signless(index_bits)], [place]).result
-    dynamic = ir.DenseI32ArrayAttr.get([-(2**31)])
-    pointer_op = e.op(
-        "llvm.getelementptr", [pointer], [start, index], rawConstantIndices=dynamic, elem_type=ir.TypeAttr.get(element)
-    )
-    return e.op("llvm.addrspacecast", [ir.Type.parse(f"!llvm.ptr<{_GLOBAL}>")], [pointer_op.result]).result
