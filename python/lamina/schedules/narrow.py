@@ -9,6 +9,8 @@ NARROW_LATENCY = 8  # bytes in flight per thread at which latency and transfer t
 NARROW_ENOUGH = 32  # bytes in flight per thread from which on more hide no latency
 NARROW_ELEMENTS = 24  # elements of a thread at most: longer programs do not fit in the instruction cache
 NARROW_LOADS = 48  # registers of a thread for loads in flight
+START = 0.03  # cost of starting a thread for each of its loads: with many, instructions take longer than the transfer
+TIE = 1.01  # costs that are no more apart count as equal: then rows are shared by more threads, and in fewer steps
 RUN_COST = 0.3  # cost of an element whose address takes a division, relative to one whose address takes none
 
 
@@ -39,7 +41,8 @@ def narrow_accesses(extent: int, vec: int, rows: int, traffic: Traffic, sms: int
     of it, and its cost per element in arbitrary units.
 
     Adjacent threads make adjacent accesses, and each has several of a row in flight. The cost is the waste of lanes past the end of
-    a row, times the share of exposed memory latency, times the sectors that the threads of a row share with their neighbors.
+    a row, times the share of exposed memory latency, times the sectors that the threads of a row share with their neighbors; and
+    the start of each thread, which computes its place.
     """
     accesses = -(-extent // vec)
     most_threads = min(128, power_of_two(accesses))
@@ -51,19 +54,23 @@ def narrow_accesses(extent: int, vec: int, rows: int, traffic: Traffic, sms: int
 
     def cost(threads: int, chunks: int) -> float:
         """Returns the relative time of a schedule, with that of idle lanes."""
-        return round_up(accesses, threads * chunks) / accesses * _narrow_cost(vec, threads, chunks, traffic)
+        moving = round_up(accesses, threads * chunks) / accesses * _transfer(vec, threads, chunks, traffic)
+        return moving + _start(vec, chunks, traffic)
 
     shapes = [(t, c) for t in (8, 16, 32, 64, 128) if t <= max(most_threads, 8) for c in range(1, _narrow_chunks(vec, traffic) + 1)]
-    threads, chunks = min((shape for shape in shapes if fits(*shape)), key=lambda s: (round(cost(*s), 2), -s[0], s[1]))
+    costs = {shape: cost(*shape) for shape in shapes if fits(*shape)}
+    near = [shape for shape, each in costs.items() if each <= TIE * min(costs.values())]
+    threads, chunks = min(near, key=lambda s: (-s[0], s[1]))
     of_row = min(threads, most_threads)
-    return NvvmConfig(of_row, vec, chunks, pack=max(128 // of_row, 1)), cost(threads, chunks)
+    return NvvmConfig(of_row, vec, chunks, pack=max(128 // of_row, 1)), costs[threads, chunks]
 
 
 def narrow_of_any(vec: int, traffic: Traffic) -> tuple[NvvmConfig, float]:
     """Returns the same where a call decides how long rows are: a warp to a row, which reads whole sectors, each thread in a few
     accesses. What a longer row takes at once would be idle in a short one."""
     chunks = min(_narrow_chunks(vec, traffic), WALK_CHUNKS)
-    return NvvmConfig(WARP, vec, chunks, pack=128 // WARP), _narrow_cost(vec, WARP, chunks, traffic)
+    cost = _transfer(vec, WARP, chunks, traffic) + _start(vec, chunks, traffic)
+    return NvvmConfig(WARP, vec, chunks, pack=128 // WARP), cost
 
 
 def _narrow_chunks(vec: int, traffic: Traffic) -> int:
@@ -71,8 +78,13 @@ def _narrow_chunks(vec: int, traffic: Traffic) -> int:
     return max(min(NARROW_ELEMENTS, NARROW_LOADS // max(traffic.loads, 1)) // vec, 1)
 
 
-def _narrow_cost(vec: int, threads: int, chunks: int, traffic: Traffic) -> float:
+def _transfer(vec: int, threads: int, chunks: int, traffic: Traffic) -> float:
     """Returns the relative time of an element: latency, partly read sectors and divisions."""
     waiting = 1 + NARROW_LATENCY / min(chunks * vec * max(traffic.read, traffic.item), NARROW_ENOUGH)
     shared = 1 + SECTOR / (2 * min(threads, WARP) * vec * traffic.item)
     return waiting * shared * (1 + RUN_COST * traffic.runs)
+
+
+def _start(vec: int, chunks: int, traffic: Traffic) -> float:
+    """Returns an element's share of the time to start a thread."""
+    return START * traffic.loads / (chunks * vec)
