@@ -21,6 +21,7 @@ from torch import fx
 
 from ..decompositions.half import HALF, promoted_dtype, rounded_number
 from ..fx import support
+from ..fx.dtypes import wrapped
 from ..fx.rewriter import insert, insert_number, replace
 
 aten = torch.ops.aten
@@ -66,15 +67,15 @@ def widen_narrow(graph: fx.Graph) -> None:
 
 def _promote(node: fx.Node, name: str) -> None:
     """Converts the operands to the dtype in which eager computes, if that is one of integers, or a half type in which it compares;
-    a number wraps around in a byte."""
+    a number wraps around in it."""
     dtype = _computed_in(node, name)
     if dtype is torch.bool or (dtype.is_floating_point and not (dtype in HALF and name in _COMPARISONS)):
         return
     for i, arg in enumerate(node.args[:2]):
         if isinstance(arg, fx.Node):
             node.update_arg(i, _converted(node, arg, dtype))
-        elif dtype is torch.uint8 and type(arg) is int:
-            node.update_arg(i, arg & 0xFF)
+        elif type(arg) is int and not dtype.is_floating_point:
+            node.update_arg(i, wrapped(arg, dtype))
         elif dtype in HALF and isinstance(arg, int | float):
             node.update_arg(i, rounded_number(arg, dtype))
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch._decomp import decomposition_table
 
+from ....fx.dtypes import wrapped
 from ...undecided import is_unbacked, surely
 
 aten = torch.ops.aten
@@ -133,19 +134,17 @@ def _known(y: Any, x: Tensor) -> Any:
 def _divisor(y: Any, dtype: torch.dtype, wide: torch.dtype) -> Any:
     if isinstance(y, Tensor):
         return y.to(dtype).to(wide)
-    return y & 0xFF if dtype is torch.uint8 and isinstance(y, int) else y
+    return wrapped(y, dtype) if isinstance(y, int) else y
 
 
 def _bitwise(op: Callable[..., Tensor]) -> Callable[..., Any]:
     """Wraps a bitwise op of a tensor and an integer: the integer becomes a tensor of the same dtype."""
 
     def run(x: Tensor, other: Any) -> Any:
-        """Combines integers with a number in their range."""
+        """Combines integers with a number."""
         if x.dtype is torch.bool or isinstance(other, bool):
             return NotImplemented
-        limits = torch.iinfo(x.dtype)
-        other = other & 0xFF if x.dtype is torch.uint8 else other
-        return op(x, _number(other, x)) if limits.min <= other <= limits.max else NotImplemented
+        return op(x, _number(wrapped(other, x.dtype), x))
 
     return run
 
