@@ -4,15 +4,17 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from gpu_programs import Simulated, distribute
 from torch_mlir import ir
 
-from lamina.core.program import Launch
+from lamina.core.program import Launch, Program
 from lamina.dialects import context
 from lamina.frontend.calls.call import unboxed
 from lamina.frontend.compiling import stages
+from lamina.passes.ir.reading import name_of, nested
 from lamina.runtime import cubins
 from lamina.targets.base import Artifact
 from lamina.targets.module import programs_of
@@ -21,6 +23,22 @@ from lamina.targets.triton import text as triton_text
 from lamina.targets.triton.printing.printed import Printed
 
 TARGET = "null:nvvm:sm_90a"
+
+
+Part = tuple[ir.Module, Sequence[Printed]]
+"""Kernels that were compiled together: those of one thread's code, and those that Triton's interpreter runs."""
+
+
+class InParts(Simulated):
+    """Runs a program whose kernels were compiled one after the other, as calls came to need them."""
+
+    def __init__(self, parts: Sequence[Part], program: Program) -> None:
+        super().__init__(parts[0][0] if parts else ir.Module.parse("", context()), program, [k for _, ks in parts for k in ks])
+        self.modules = {name_of(kernel): module for module, _ in parts for kernel in nested(module.operation, "gpu.func")}
+
+    def launch(self, step: Launch, arrays: list[np.ndarray]) -> None:
+        self.module = self.modules.get(step.kernel, self.module)
+        super().launch(step, arrays)
 
 
 @pytest.fixture
@@ -38,22 +56,18 @@ def launches(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Launch]]:
         return made
 
     @cache
-    def distributed(parts: tuple[str, ...]) -> tuple[ir.Module, Sequence[Printed]]:
-        own = context()
-        first, *others = (ir.Module.parse(text, own) for text in parts or ("",))
-        for other in others:
-            for op in list(other.body.operations):
-                first.body.append(op)
-        with first.context:
-            printed = triton_text.take(first, True)
-            distribute(first)
-        return first, printed
+    def distributed(text: str) -> Part:
+        module = ir.Module.parse(text, context())
+        with module.context:
+            printed = triton_text.take(module, True)
+            distribute(module)
+        return module, printed
 
     def loaded(built: stages.Built, *_: Any) -> Callable[..., Any]:
-        module, printed = distributed(tuple(dict.fromkeys(texts[code] for code in cubins.divide(built.code) if code)))
-        mine = {kernel.name for kernel in printed}
+        parts = [distributed(text) for text in dict.fromkeys(texts[code] for code in cubins.divide(built.code) if code)]
+        mine = {kernel.name for _, printed in parts for kernel in printed}
         found.extend(s for s in built.program.steps if isinstance(s, Launch) and s.kernel in mine)
-        return lambda *given: tuple(Simulated(module, built.program, printed)(*unboxed(given)))
+        return lambda *given: tuple(InParts(parts, built.program)(*unboxed(given)))
 
     monkeypatch.setattr(NvvmBackend, "compile", compiling)
     monkeypatch.setattr(stages, "load", loaded)
