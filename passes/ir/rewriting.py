@@ -141,16 +141,9 @@ class Reader:
         if kinds not in self._kinds:
             self._kinds[kinds] = reduced_loops(op)
         block = op.regions[0].blocks[0]
-        return LoopGeneric(
-            op,
-            operands[:inputs],
-            operands[inputs:],
-            [self.map(a) for a in attributes["indexing_maps"]],
-            self._kinds[kinds],
-            block,
-            list(block.arguments),
-            list(terminator(block).operands),
-        )
+        maps, yielded = [self.map(a) for a in attributes["indexing_maps"]], list(terminator(block).operands)
+        ins, outs = operands[:inputs], operands[inputs:]
+        return LoopGeneric(op, ins, outs, maps, self._kinds[kinds], block, list(block.arguments), yielded)
 
 
 def _result(expr: ir.AffineExpr) -> int | None:

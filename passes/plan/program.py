@@ -186,17 +186,9 @@ class _Program:
                 f"the kernel @{launch.kernel} is not tiled", where=where(op.location), remedy="run lamina-tile first"
             )
         grid, threads, cluster, shared = _geometry(function, self.device)
-        return replace(
-            launch,
-            grid=grid,
-            threads=threads,
-            cluster=cluster,
-            shared=shared,
-            dependent="tile.dependent" in function.attributes,
-            bytes=read_size(function.attributes["tile.bytes"]),
-            flops=read_size(function.attributes["tile.flops"]),
-            **self._sizes(function),
-        )
+        more = {key: read_size(function.attributes[f"tile.{key}"]) for key in ("bytes", "flops")} | self._sizes(function)
+        dependent = "tile.dependent" in function.attributes
+        return replace(launch, grid=grid, threads=threads, cluster=cluster, shared=shared, dependent=dependent, **more)
 
     def _sizes(self, function: ir.Operation) -> dict[str, Any]:
         """Returns how a launch passes the symbolic sizes that a kernel takes after its other arguments: by value to the GPU kernels
@@ -234,18 +226,8 @@ class _Program:
                 self.shared[buffer.buffer] = [ref.buffer for ref in refs[:n_in]]
             owned.append(*marked_complex(op, [buffer], n_in + sum(r is not None for r in owned)))
             self.owned += 1
-        self.steps.append(
-            Call(
-                callee=callee,
-                reason=op.attributes["reason"].value,
-                args=args,
-                kwargs=kwargs,
-                outs=refs[len(refs) - n_out :],
-                owned=tuple(owned),
-                name=callee.split(".")[1],
-                where=tuple(sources(op.location)),
-            )
-        )
+        reason, outs, name = op.attributes["reason"].value, refs[n_in:], callee.split(".")[1]
+        self.steps.append(Call(callee, reason, args, kwargs, outs, tuple(owned), name, tuple(sources(op.location))))
 
     def _kernel(self, op: ir.Operation) -> None:
         refs, n_out = self._used(op.operands), _int(op, "n_out")

@@ -73,16 +73,8 @@ def schedule_cpu(space: Space, cores: int) -> Schedule:
     merged, vector, crossed = form.merged, form.vector, form.crossed
     if crossed is not None and vector is not None:
         outer = tuple(a for a in merged.rows if a is not vector and a is not crossed)
-        return Schedule(
-            CpuConfig(lanes=transpose_tile_side(typical(vector.extent))),
-            merged,
-            vector,
-            outer,
-            crossed,
-            TILE_SIDE,
-            (vector,),
-            crossed,
-        )
+        config = CpuConfig(lanes=transpose_tile_side(typical(vector.extent)))
+        return Schedule(config, merged, vector, outer, crossed, TILE_SIDE, (vector,), crossed)
     if (across := _across_parts(space, form)) is not None:
         return across
     config = _config(space, merged, vector, 0 if form.column_vector else _accumulators(space, merged))

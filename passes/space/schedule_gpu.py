@@ -211,16 +211,9 @@ def _along_rows(along: _Along, lanes: int, vec: int) -> nvvm.NvvmConfig:
     space, merged, busy = along.space, along.merged, nvvm.BUSY * along.device.sm_count
     read = [e for e in space.loads if any(a in e.free for a in space.columns)]
     traffic = traffic_of(space, merged, along.vector)
-    row = RowKernel(
-        lanes,
-        vec,
-        along.rows,
-        along.device.sm_count,
-        inputs=whole_inputs(along.accesses, len(space.results)),
-        values=len(read) + len(space.results) if len(read) > 1 else 0,
-        item=traffic.item if traffic.narrow(vec) else 0,
-        row_bytes=lanes * _read_bytes(read),
-    )
+    inputs, values = whole_inputs(along.accesses, len(space.results)), len(read) + len(space.results) if len(read) > 1 else 0
+    item, row_bytes = traffic.item if traffic.narrow(vec) else 0, lanes * _read_bytes(read)
+    row = RowKernel(lanes, vec, along.rows, along.device.sm_count, inputs, values, item, row_bytes)
     walks = nests_of(space, merged.columns, [(r, None) for r in space.results], online=True)
     scans = has_scans(space)
     # Where a call decides how many rows there are, it may have few: long ones have several CTAs each.

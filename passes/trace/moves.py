@@ -67,13 +67,8 @@ def trace_insert_slice(t: "Tracer", op: ir.Operation, index: Index, guard: Guard
             local.append(position + -start)
             d += 1
     inside = tuple(Bound(position, s, s + n) for position, s, n in zip(index, starts, sizes, strict=True))
-    return select_where(
-        t,
-        guard,
-        inside,
-        lambda: t.element(op.operands[0], tuple(local), conjunction(guard, inside)),
-        lambda: t.element(op.operands[1], index, guard),
-    )
+    inserted = partial(t.element, op.operands[0], tuple(local), conjunction(guard, inside))
+    return select_where(t, guard, inside, inserted, partial(t.element, op.operands[1], index, guard))
 
 
 def trace_scan(t: "Tracer", op: ir.Operation, index: Index, guard: Guard) -> Expr:

@@ -82,23 +82,15 @@ class Gradients:
         operands, arguments = attention.kernel_operands(config, by_query, GRADIENTS)
         arguments["causal"] = attention.causal
         deltas = tensor_type(attention.scores[:3], ir.F32Type.get())
-        first = kernel_call(
-            BACKWARD_QUERIES,
-            [*operands, attention.result, self.sums, self.grad],
-            [attention.query.type, deltas],
-            arguments,
-            [_strides(query, attention.query, strides), row_major(attention.scores[:3])],
-        )
+        operands = [*operands, attention.result, self.sums, self.grad]
+        layouts = [_strides(query, attention.query, strides), row_major(attention.scores[:3])]
+        first = kernel_call(BACKWARD_QUERIES, operands, [attention.query.type, deltas], arguments, layouts)
         replacements = {} if query is None else {query: first.results[0]}
         if key is None and value is None:
             return replacements
-        second = kernel_call(
-            BACKWARD_KEYS,
-            [*attention.kernel_operands(config, by_key)[0], self.sums, self.grad, first.results[1]],
-            [attention.key.type, attention.value.type],
-            arguments,
-            [_strides(key, attention.key, strides), _strides(value, attention.value, strides)],
-        )
+        operands = [*attention.kernel_operands(config, by_key)[0], self.sums, self.grad, first.results[1]]
+        layouts = [_strides(key, attention.key, strides), _strides(value, attention.value, strides)]
+        second = kernel_call(BACKWARD_KEYS, operands, [attention.key.type, attention.value.type], arguments, layouts)
         return replacements | {v: new for v, new in zip((key, value), second.results, strict=True) if v is not None}
 
 

@@ -87,13 +87,8 @@ def _entry(body: ir.Operation, name: str, types: list[ir.Type]) -> None:
     bufs, lo, hi = block.arguments
     operands = []
     for i, type_ in enumerate(types):
-        slot = e.op(
-            "llvm.getelementptr",
-            [pointer],
-            [bufs],
-            rawConstantIndices=ir.DenseI32ArrayAttr.get([i]),
-            elem_type=ir.TypeAttr.get(pointer),
-        ).result
+        place, element = ir.DenseI32ArrayAttr.get([i]), ir.TypeAttr.get(pointer)
+        slot = e.op("llvm.getelementptr", [pointer], [bufs], rawConstantIndices=place, elem_type=element).result
         address = e.op("llvm.load", [pointer], [slot]).result
         n = f"array<{type_.rank} x i64>"
         fields = f", {n}, {n}" if type_.rank else ""

@@ -51,13 +51,8 @@ def lower_reduction(op: ir.Operation) -> None:
         return
     lanes, scalar = Emit.before(op, source), Emit(ir.InsertionPoint(op), op.location)
     x = lanes.wrap(source)
-    best = scalar.make(
-        "vector.reduction",
-        type_.element_type,
-        x,
-        kind=ir.Attribute.parse(f"#vector.kind<{kind[:3]}numf>"),
-        fastmath=ir.Attribute.parse("#arith.fastmath<nnan>"),
-    )
+    ignores_nan, assumes_none = (ir.Attribute.parse(f"#{a}") for a in (f"vector.kind<{kind[:3]}numf>", "arith.fastmath<nnan>"))
+    best = scalar.make("vector.reduction", type_.element_type, x, kind=ignores_nan, fastmath=assumes_none)
     result = best.like(float("nan")).where(scalar.wrap(lanes.any(x.is_nan()).value), best)
     if len(op.operands) > 1:
         result = extremum(result, scalar.wrap(op.operands[1]), kind)

@@ -166,17 +166,9 @@ class ExplainBackend:
         """Returns the report of a part, at the sizes for which its program was bound."""
         sized = part.program if isinstance(part.program, SizedProgram) else None
         assert part.before is not None
-        report = graph_report(
-            part.name,
-            built.program,
-            part.before,
-            built.seconds,
-            times,
-            status,
-            choices=built.choices,
-            tune=self.options.tune,
-            sized=None if sized is None else sized.variant_of(built).program,
-        )
+        tune, all_sizes = self.options.tune, None if sized is None else sized.variant_of(built).program
+        compiled = part.name, built.program, part.before, built.seconds
+        report = graph_report(*compiled, times, status, built.choices, tune, all_sizes)
         captured = next(c for c in self.captured if c.name == part.captured)
         report = replace(report, conditions=captured.relations.conditions(self.place))
         if sized is not None:
