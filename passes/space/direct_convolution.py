@@ -102,9 +102,8 @@ def direct_convolution_of(space: Space, aligned: Aligned, results: list[int]) ->
     whole = is_symbolic(column.extent) or column.extent % length == 0
     first = None if whole else Axis(column.extent - length + 1, "first")
     step, spread = _steps(product, column, across)
-    pixels = len({j * step + k * spread for j in range(length) for k in range(across.extent)})
-    if pixels > schedules.STRIP_PIXELS:
-        raise Unfit(f"{pixels} pixels of a row for {length} windows")
+    if not schedules.fits_registers(length, across.extent, step, spread):
+        raise Unfit(f"too many pixels of a row for {length} windows")
     height = _height(product, down)
     chunk = schedules.channels_per_chunk(depth.extent, across.extent * vec)
     axes = WindowAxes(batch, channel, row, column, down, across, depth)

@@ -146,6 +146,30 @@ def test_models(name: str, dtype: torch.dtype, memory: torch.memory_format, entr
         assert found == callees
 
 
+@pytest.mark.parametrize("dtype", [BF16, torch.float32])
+@pytest.mark.parametrize(("size", "stride", "dilation"), [(3, 1, 1), (5, 2, 1), (7, 1, 1), (3, 1, 2), (5, 1, (2, 3)), (3, 2, 2)])
+def test_depthwise(size: int, stride: int, dilation: Any, dtype: torch.dtype) -> None:
+    """Values, and gradients of the image."""
+    convolution = nn.Conv2d(72, 72, size, stride, size // 2, dilation, groups=72).cuda().to(dtype).to(memory_format=LAST)
+    x = torch.randn(3, 72, 17, 28, device="cuda").to(dtype).contiguous(memory_format=LAST)
+
+    def computed(run: Any, convolution: nn.Module, x: Tensor) -> list[Tensor]:
+        given = x.detach().requires_grad_()
+        result = run(given)
+        return [
+            result.double(),
+            *(g.double() for g in torch.autograd.grad(result.square().sum(), [given, *convolution.parameters()])),
+        ]
+
+    twice = copy.deepcopy(convolution).double()
+    exact, eager = computed(twice, twice, x.double()), computed(convolution, convolution, x)
+    run = torch.compile(convolution, backend="lamina", fullgraph=True)
+    for found, usual, right in zip(computed(run, convolution, x), eager, exact, strict=True):
+        assert (found - right).norm() <= 2 * (usual - right).norm() + 1e-6 * right.norm()
+    with torch.no_grad():
+        assert not lamina.explain(convolution, (x,)).externals
+
+
 @pytest.mark.parametrize("memory", [FIRST, LAST])
 def test_a_result_of_the_graph_with_its_relu(memory: torch.memory_format) -> None:
     model = Norm(16, 32, 3, padding=1).eval().cuda().to(BF16).to(memory_format=memory)

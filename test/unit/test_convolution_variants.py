@@ -28,7 +28,7 @@ def _same_numbers() -> None:
 VARIANTS: dict[str, tuple[Callable[..., Tensor], Shape, Shape]] = {
     "a multiplier": (lambda x, w: F.conv2d(x, w, padding=1, groups=8), (2, 8, 6, 7), (16, 1, 3, 3)),
     "groups": (lambda x, w: F.conv2d(x, w, padding=1, groups=2), (2, 8, 6, 7), (16, 4, 3, 3)),
-    "depthwise, dilated": (lambda x, w: F.conv2d(x, w, padding=2, dilation=2, groups=8), (2, 8, 6, 7), (8, 1, 3, 3)),
+    "depthwise, far apart": (lambda x, w: F.conv2d(x, w, padding=16, dilation=8, groups=8), (2, 8, 6, 7), (8, 1, 5, 5)),
     "depthwise, stride 3": (lambda x, w: F.conv2d(x, w, stride=3, groups=8), (2, 8, 6, 7), (8, 1, 3, 3)),
     "zeros on one side": (lambda x, w: F.conv2d(F.pad(x, (1, 0, 2, 1)), w, dilation=2), (2, 8, 6, 7), (8, 8, 3, 3)),
     "the same size": (lambda x, w: F.conv1d(x, w, padding="same"), (2, 8, 13), (8, 8, 4)),

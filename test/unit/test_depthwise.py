@@ -42,14 +42,22 @@ CASES = [
     (depthwise(32, 3), (2, 32, 3, 17)),  # two strips of 9 columns share one
     (depthwise(32, 5, 2), (1, 32, 5, 38)),
     (depthwise(16, 3, padding=0), (1, 16, 3, 25)),
+    (depthwise(32, 3, dilation=2), (2, 32, 8, 9)),
+    (depthwise(24, 5, dilation=(2, 3)), (1, 24, 7, 16)),
+    (depthwise(16, 3, 2, dilation=2), (1, 16, 9, 12)),
 ]
 
 
-@pytest.mark.parametrize("dtype", [BF16, torch.float16])
+def most(eager: float, dtype: torch.dtype) -> float:
+    """Returns the largest error allowed: sums in f32 are in another order, those of half types are rounded once by both."""
+    return (2 if dtype is torch.float32 else 1.05) * eager
+
+
+@pytest.mark.parametrize("dtype", [BF16, torch.float16, torch.float32])
 @pytest.mark.parametrize(("model", "shape"), CASES)
 def test_convolution(model: nn.Module, shape: tuple[int, ...], dtype: torch.dtype) -> None:
     mine, eager, program = errors(model.to(dtype).to(memory_format=LAST), images(*shape, dtype=dtype))
-    assert mine <= 1.05 * eager
+    assert mine <= most(eager, dtype)
     assert not [s for s in program.program.steps if isinstance(s, Call)]
     assert len([s for s in program.program.steps if isinstance(s, Launch)]) == 2  # the weight, in order, and the sums
 
@@ -113,9 +121,13 @@ def test_norm_over_channels(layout: torch.memory_format) -> None:
     ("model", "shape", "dtype"),
     [
         (depthwise(32, 3), (2, 32, 8, 3), BF16),  # rows of fewer columns than strips have
-        (depthwise(32, 3, dilation=2), (2, 32, 8, 8), BF16),
+        (
+            depthwise(32, 3, padding=12, dilation=12),
+            (2, 32, 28, 28),
+            BF16,
+        ),  # windows that are spread too far for a thread's registers
         (depthwise(32, 3, 3), (2, 32, 8, 24), BF16),
-        (depthwise(32, 3), (2, 32, 8, 8), torch.float32),
+        (depthwise(32, 3), (2, 32, 8, 8), torch.float64),
         (nn.Conv2d(32, 64, 3, groups=32), (2, 32, 8, 10), BF16),
         (nn.Conv2d(32, 32, 3, groups=16), (2, 32, 8, 10), BF16),
         (nn.ConvTranspose2d(32, 32, 3, groups=32), (2, 32, 8, 8), BF16),
@@ -170,17 +182,26 @@ class Gradient(nn.Module):
 
 
 @pytest.mark.parametrize(
-    ("size", "padding"), [((3, 3), (1, 1)), ((7, 7), (3, 3)), ((5, 3), (0, 1)), ((2, 4), (1, 3)), ((4,), (3,)), ((9,), (4,))]
+    ("size", "padding", "dtype"),
+    [
+        *(
+            (*case, BF16)
+            for case in [((3, 3), (1, 1)), ((7, 7), (3, 3)), ((5, 3), (0, 1)), ((2, 4), (1, 3)), ((4,), (3,)), ((9,), (4,))]
+        ),
+        ((3, 3), (1, 1), torch.float32),
+        ((5, 3), (0, 1), torch.float32),
+        ((4,), (3,), torch.float32),
+    ],
 )
-def test_gradients_of_images(size: tuple[int, ...], padding: tuple[int, ...]) -> None:
+def test_gradients_of_images(size: tuple[int, ...], padding: tuple[int, ...], dtype: torch.dtype) -> None:
     """They are convolutions with the reversed window."""
     shape = (9, 14)[-len(size) :]
     out = [n + 2 * p - k + 1 for n, p, k in zip(shape, padding, size, strict=True)]
-    grad, x = (torch.randn(2, 32, *sizes).to(BF16) for sizes in (out, shape))
+    grad, x = (torch.randn(2, 32, *sizes).to(dtype) for sizes in (out, shape))
     if len(size) == 2:
         grad, x = (t.contiguous(memory_format=LAST) for t in (grad, x))
-    mine, eager, program = errors(Gradient(x, size, padding).to(BF16), grad)
-    assert mine <= 1.05 * eager
+    mine, eager, program = errors(Gradient(x, size, padding).to(dtype), grad)
+    assert mine <= most(eager, dtype)
     assert not [s for s in program.program.steps if isinstance(s, Call)]
 
 

@@ -86,6 +86,6 @@ def test_squeeze_and_excitation(dtype: torch.dtype) -> None:
     images = [[a.shape for a in s.args].count((2, 24, 12, 12)) for s in program.program.steps if isinstance(s, Launch)]
     assert [n for n in images if n][-2:] == [1, 2]  # without what puts the channels last
     assert Counter(s.callee for s in program.program.steps if isinstance(s, Call)) == {
-        "aten.convolution.default": 1 if dtype is BF16 else 2,  # the depthwise one of half numbers is a Lamina kernel
+        "aten.convolution.default": 1,  # the depthwise one is a Lamina kernel
         "aten.addmm.default" if dtype is BF16 else "aten.mm.default": 2,  # kernels add biases of f32
     }

@@ -15,6 +15,7 @@ from lamina.core.sizes import is_symbolic, typical
 from lamina.dialects.graph import TF32
 from lamina.kernels.library import CONVOLUTION, CONVOLUTION_BACKWARD
 from lamina.schedules.convolution_layout import ConvolutionShape
+from lamina.schedules.direct_convolution import fits_registers, strip_columns
 
 from ...ir.extern_calls import declared_strides
 from ...ir.generics import elementwise, filled, generic, padded, spread, to_f32, with_body
@@ -23,6 +24,7 @@ from ...ir.sizes import sizes_of, tensor_type
 
 _STRIDES = (1, 2)  # of depthwise convolutions that are direct by default
 _LEAST_TAPS = 4  # elements of their windows
+SUMMED_DIRECTLY = (*HALF, "f32")  # elements of direct convolutions on GPUs
 MOST_TAPS = 64  # elements of the window of a depthwise convolution that is a kernel of Lamina's
 _SMALLEST = 8  # channels of them, at least
 
@@ -138,8 +140,15 @@ class Convolution:
         kernel = shape_of(self.weight)[2:]
         if not self.has_known_channels:
             return False
-        plain = self.dilation == (1, 1) and all(s in _STRIDES for s in self.stride) and kernel[1] > 1
-        return plain and self.is_depthwise and self.groups >= _SMALLEST and _LEAST_TAPS <= kernel[0] * kernel[1] <= MOST_TAPS
+        plain = all(s in _STRIDES for s in self.stride) and kernel[1] > 1
+        taps = _LEAST_TAPS <= kernel[0] * kernel[1] <= MOST_TAPS
+        return plain and taps and self.is_depthwise and self.groups >= _SMALLEST and self._fits_strips
+
+    @property
+    def _fits_strips(self) -> bool:
+        """Whether a thread of a direct convolution can hold the pixels of its strip: windows may be spread too far."""
+        length = strip_columns(typical(shape_of(self.op.results[0])[-1]))
+        return length is not None and fits_registers(length, shape_of(self.weight)[-1], self.stride[1], self.dilation[1])
 
     @property
     def suits_planes(self) -> bool:

@@ -22,7 +22,7 @@ from ...ir.reshapes import collapse, expand, sliced
 from ...ir.rewriting import replace_op
 from ...ir.sizes import sizes_attribute, sizes_of, tensor_type
 from ..surroundings import calls
-from .calls import FIRST_NUMBER, Convolution, has_fixed_window, sum_of_channels
+from .calls import FIRST_NUMBER, SUMMED_DIRECTLY, Convolution, has_fixed_window, sum_of_channels
 from .depthwise_gradients import reversed_windows
 from .few_channels import FEW, Window, with_more_channels
 from .one_row import numbers_with_row, row_added, row_dropped, with_row
@@ -39,8 +39,8 @@ class ConvolutionForms(Pass):
     - 1-D convolutions of half types, and of f32 that may be rounded to tf32, are those of images of one row.
     - Images of one pixel, and windows of half types that do not overlap, are rows of a matrix product.
     - Half-precision images of few channels have 16 (few_channels.py).
-    - Gradients of the images of depthwise convolutions of half types are such convolutions, too; those of weights of few elements
-      are sums of products.
+    - Gradients of the images of depthwise convolutions are such convolutions, too; those of weights of half types and few
+      elements are sums of products.
 
         %0 = "graph.extern"(%x, %w, %b) {callee = "aten.convolution.default", ...}
      -> %1 = "graph.extern"(%x, %w) {callee = "aten.convolution.default", ...} ; %0 = linalg.generic (%1 + %b)
@@ -177,7 +177,7 @@ def _image_gradient(call: _Call, grad: ir.Value, type_: ir.Type, strides: ir.Att
         return None
     window, size = call.window, shape_of(call.weight)[2:]
     around = [d * (k - 1) - p for d, k, p in zip(window.dilation, size, window.padding, strict=True)]
-    if window.stride != (1, 1) or min(around) < 0 or ir.BoolAttr(call.how[3]).value or element_type(grad) not in HALF:
+    if window.stride != (1, 1) or min(around) < 0 or ir.BoolAttr(call.how[3]).value or element_type(grad) not in SUMMED_DIRECTLY:
         return None
     args = [ir.UnitAttr.get(), ir.UnitAttr.get(), None, *map(encoded, window._replace(padding=tuple(around))), *call.how[3:]]
     call_op = call_like(call.op, [grad, call.weight], args, [(type_, strides)], CONVOLUTION)

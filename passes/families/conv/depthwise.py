@@ -1,8 +1,9 @@
 """Turns depthwise and grouped convolutions into Lamina's direct convolution kernels, with fused epilogues.
 
-A 2-D convolution of f16 or bf16 with a channels-last result becomes a group marked `graph.window`: a sum over the window in f32,
-fused with its only reader if that is a pointwise group on the image or on rows of its channels. A second group converts the weight
-to f32 and transposes it to channels last, because each thread holds adjacent channels; done here, no element is converted twice.
+A 2-D convolution of f16, bf16 or f32 with a channels-last result becomes a group marked `graph.window`: a sum over the window in
+f32, fused with its only reader if that is a pointwise group on the image or on rows of its channels. A second group converts the
+weight to f32 and transposes it to channels last, because each thread holds adjacent channels; done here, no element is converted
+twice.
 lamina-tile turns the group into a direct convolution, in which each thread computes a strip of columns
 (passes/space/direct_convolution.py). Grouped convolutions also sum over the channels of a group.
 
@@ -17,18 +18,15 @@ each pixel of a row of the window once, so that most of its instructions are mul
 import math
 
 from torch_mlir import ir
-from torch_mlir.dialects import arith
 
-from lamina.core.dtypes import HALF
-
-from ...ir.generics import empty, generic, in_parts, sums_of_products, with_body
+from ...ir.generics import empty, generic, in_parts, sums_of_products, to_f32, with_body
 from ...ir.reading import Untraceable, shape_of
 from ...ir.reshapes import collapse
 from ...ir.sizes import tensor_type
 from ...space.contraction import Unfit
 from ...space.direct_convolution import WINDOW, direct_convolution_of
 from ..surroundings import ValueMap, copy_body, group_before, only_reader, replace_by, space_of, strides_of
-from .calls import Convolution, channels_last
+from .calls import SUMMED_DIRECTLY, Convolution, channels_last
 from .image_rows import as_image, as_rows, image_type, is_rows
 from .one_row import row_added, row_dropped, with_row, without_row
 
@@ -36,12 +34,12 @@ _MOST_TERMS = 32 * 25  # products that are summed for one element; longer sums b
 
 
 class GroupedConvolution(Convolution):
-    """A grouped convolution of f16 or bf16 with a channels-last result: a candidate for direct convolution."""
+    """A grouped convolution of f16, bf16 or f32 with a channels-last result: a candidate for direct convolution."""
 
     @property
     def suits(self) -> bool:
         """Whether the direct convolution kernel can compute this call."""
-        known = self.is_plain and self.element in HALF and self.is_channels_last and self.has_known_channels
+        known = self.is_plain and self.element in SUMMED_DIRECTLY and self.is_channels_last and self.has_known_channels
         return known and self.groups > 1 and math.prod(shape_of(self.weight)[1:]) <= _MOST_TERMS
 
     def emit(self, image: ir.Value, weight: ir.Value, *bias: ir.Value) -> ir.Value:
@@ -129,7 +127,7 @@ def _weight(op: ir.Operation, weight: ir.Value) -> ir.Operation:
     def transposed(values: ValueMap) -> list[ir.Value]:
         """Transposes the weight to (height, width, channels, features) in f32."""
         op = generic(type_, [values[weight], empty(type_)], [[o, c, i, j], [i, j, c, o]], 4, [False] * 4)
-        return [collapse(with_body(op, lambda x, _: arith.extf(f32, x)), [[0], [1], [2, 3]])]
+        return [collapse(with_body(op, lambda x, _: to_f32(x)), [[0], [1], [2, 3]])]
 
     return group_before(op, (), {weight: weight}, [flat], transposed, "weight")
 

@@ -32,7 +32,7 @@ class DirectProblem(CallProblem):
 class DirectFamily(Family):
     """Convolutions that are direct by default."""
 
-    computes = "depthwise convolutions of f16 and bf16"
+    computes = "depthwise convolutions of f16, bf16 and f32"
 
     def reads(self, op: ir.Operation) -> bool:
         """Returns whether this is a convolution that is direct by default."""

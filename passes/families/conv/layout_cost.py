@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 from torch_mlir import ir
 
-from lamina.core.dtypes import HALF
 from lamina.core.gpu import Gpu
 from lamina.core.layout import Layout
 from lamina.dialects.graph import CALLS
@@ -20,7 +19,7 @@ from lamina.schedules.convolution_layout import seconds
 from ...ir.affine import row_major
 from ...ir.extern_calls import memory_strides
 from ...ir.reading import elements_of, shape_of, terminator
-from .calls import Convolution, channels_last
+from .calls import SUMMED_DIRECTLY, Convolution, channels_last
 
 _FUSED = 0.3  # cost of a transposition fused into a kernel, as a share of the time to read and write its bytes
 _SMALL = 16  # the search from an image back to calls skips operands with at most 1/16 of its elements (biases, scales)
@@ -87,7 +86,7 @@ def channels_last_calls(function: ir.Operation, calls: Sequence[Convolution], gp
 def _seconds(call: Convolution, gpu: Gpu) -> tuple[float, float]:
     """Returns the time of a call with channels first and last. With channels last, its weight is transposed, too."""
     first, last = seconds(call.shape, call.computes, gpu)
-    if call.element in HALF and call.is_plain and call.is_direct_by_default:
+    if call.element in SUMMED_DIRECTLY and call.is_plain and call.is_direct_by_default:
         last = min(last, _DIRECT * call.shape.floor(gpu))
     if not call.is_gradient:
         last = _PREFERRED * last - gpu.launch

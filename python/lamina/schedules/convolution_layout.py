@@ -7,7 +7,7 @@ eight times as long. So the estimate is the roofline on the given GPU, times the
 from theirs (k-nearest-neighbor regression, weighted by inverse distance).
 
 In a leave-one-out test, the layout chosen for each call takes 1.06 of the time of the better one (geometric mean over 9,048 calls);
-always channels last takes 1.27, always channels first 1.35. In total time it is 1.07, 1.63 and 1.31.
+always channels last takes 1.27, always channels first 1.35. In total time it is 1.05, 1.63 and 1.31.
 """
 
 import csv
@@ -27,6 +27,7 @@ _NEAR = 0.5  # added to squared distances, so that no neighbor outweighs all oth
 _LAUNCH = 3e-6  # seconds that a kernel takes at least
 _SHARE = 0.8  # share of the tensor cores' peak that a kernel reaches at most
 _WEIGHTS = np.array([1, 1, 1, 2, 0.5, 1.5, 3, 1, 1, 1, 1, 2])  # of `position`, by how much each changes cuDNN's choice of kernel
+_DEPTHWISE_WINDOW = 4  # of the window of depthwise convolutions: cuDNN has kernels for single windows
 
 
 @dataclass(frozen=True)
@@ -67,9 +68,9 @@ class ConvolutionShape:
         inner, outer = self.channels // self.groups, self.features // self.groups
         sizes = [inner, outer, self.groups, self.window, self.batch * self.side**2]
         odd = [inner % 8, outer % 8, inner % 4, outer % 4]
+        own = np.array([*_WEIGHTS[:3], _DEPTHWISE_WINDOW, *_WEIGHTS[4:]]) if inner == outer == 1 else _WEIGHTS
         return (
-            np.array([*np.log2(sizes), self.stride - 1, self.dilation - 1, *(float(r > 0) for r in odd), self.dtype == "f16"])
-            * _WEIGHTS
+            np.array([*np.log2(sizes), self.stride - 1, self.dilation - 1, *(float(r > 0) for r in odd), self.dtype == "f16"]) * own
         )
 
     def floor(self, gpu: Gpu) -> float:

@@ -24,6 +24,12 @@ def strip_columns(columns: int) -> int | None:
     return min(lengths, key=lambda n: (-(-columns // n) * (n + SHARED_COLUMNS), columns % n, -n), default=None)
 
 
+def fits_registers(length: int, across: int, step: int, spread: int) -> bool:
+    """Returns whether a thread can hold the pixels of a row that `length` windows of `across` columns read. step, spread: the
+    distances between windows, and between the columns of a window."""
+    return len({j * step + k * spread for j in range(length) for k in range(across)}) <= STRIP_PIXELS
+
+
 def channels_per_thread(length: int) -> int:
     """Returns the most channels of a thread in a direct convolution. Small images have short strips and few threads: for them
     more threads are worth more than wide accesses."""
