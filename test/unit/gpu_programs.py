@@ -95,6 +95,8 @@ class Simulated:
     """Runs the steps of a program one after the other: kernels in the simulator, calls by torch on the CPU. `results` are what each
     launch did. lanes: threads that run in step."""
 
+    counts_traffic = True
+
     def __init__(self, module: ir.Module, program: Program, printed: Sequence[Printed] = (), lanes: int = 32) -> None:
         self.module, self.program, self.lanes = module, program, lanes
         self.printed = {kernel.name: kernel for kernel in printed}
@@ -117,7 +119,7 @@ class Simulated:
                 interpret(kernel, step.grid, stored)
             return
         grid = step.grid // step.cluster
-        how = {"block": step.threads, "cluster": step.cluster, "wave": self.lanes}
+        how = {"block": step.threads, "cluster": step.cluster, "wave": self.lanes, "traffic": self.counts_traffic}
         self.results.append(simulate(self.module, step.kernel, arrays, grid, **how))
 
     def _call(self, step: Call, memory: list[np.ndarray]) -> None:

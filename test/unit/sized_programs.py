@@ -32,6 +32,8 @@ Part = tuple[ir.Module, Sequence[Printed]]
 class InParts(Simulated):
     """Runs a program whose kernels were compiled one after the other, as calls came to need them."""
 
+    counts_traffic = False
+
     def __init__(self, parts: Sequence[Part], program: Program) -> None:
         super().__init__(parts[0][0] if parts else ir.Module.parse("", context()), program, [k for _, ks in parts for k in ks])
         self.modules = {name_of(kernel): module for module, _ in parts for kernel in nested(module.operation, "gpu.func")}

@@ -45,6 +45,7 @@ def simulate(
     outputs: Sequence[int] | None = None,
     align: int | Sequence[int] | None = None,
     wave: int = 32,
+    traffic: bool = True,
 ) -> Result:
     """Runs `kernel` of the gpu.module of `module`, writing into the arrays.
 
@@ -56,6 +57,7 @@ def simulate(
     cluster    CTAs of a cluster; by default the kernel's known_cluster_size or nvvm.cluster_dim, or 1
     outputs    the arguments of which every element must be written; by default as many of the last as the kernel's tile.outputs
     wave       threads that run in step
+    traffic    whether to count the accesses and sectors of loads and stores, a seventh of the time
     align      bytes of which the arrays' addresses are multiples, of all or of each; by default the kernel's tile.align, or 16
 
     Raises Fault for: an access out of bounds of its memref (not only of its array) or against its alignment; two threads that
@@ -81,6 +83,7 @@ def simulate(
     for value, argument in zip(values, entry.arguments, strict=False):
         if isinstance(value, View):
             value.buffer.constant = _only_read(argument)
+            value.buffer.counted = traffic
     _share(values)
     decoder, body = _decoded(module, kernel)
     end = entry.operations[len(entry.operations) - 1].operation
@@ -97,9 +100,9 @@ def simulate(
     for i in outputs or ():
         if not _changed(values, i):
             _complete(kernel, i, types[i], written[i])
-    traffic = [v.buffer if isinstance(v, View) else None for v in values]
+    buffers = [v.buffer if isinstance(v, View) else None for v in values]
     none = Traffic.over(0)
-    return Result([b.loads if b else none for b in traffic], [b.stores if b else none for b in traffic], written, ctas, threads)
+    return Result([b.loads if b else none for b in buffers], [b.stores if b else none for b in buffers], written, ctas, threads)
 
 
 def storage(tensor: torch.Tensor) -> Array:
@@ -229,7 +232,7 @@ def _changed(values: Sequence[View | Array], output: int) -> bool:
         for i, v in enumerate(values)
         if isinstance(v, View) and i != output and v.buffer.words is values[output].buffer.words
     ]
-    return bool(alike) and not any(buffer.loads.requests for buffer in alike)
+    return bool(alike) and not any(buffer.loaded for buffer in alike)
 
 
 def _shared(number: int, type_: ir.Type, ctas: int) -> View:

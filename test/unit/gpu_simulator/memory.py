@@ -29,6 +29,8 @@ class Buffer:
     align     bytes: what is known of the start's address
     inside    which elements belong to it, where not all do
     constant  whether the kernel has no op that writes to it: none of its reads can be part of a race
+    counted   whether `loads` and `stores` count its traffic
+    loaded    whether it was loaded from
     """
 
     name: str
@@ -39,6 +41,8 @@ class Buffer:
     align: int
     inside: Array | None = None
     constant: bool = False
+    counted: bool = True
+    loaded: bool = False
     words: Words = field(init=False)
     loads: Traffic = field(init=False)
     stores: Traffic = field(init=False)
@@ -139,6 +143,8 @@ def place(batch: Batch, op: ir.Operation, buffer: Buffer, element: Array, instan
 
 def _count(a: Access, traffic: Traffic, align: int | None) -> None:
     """Counts instructions: an access is one of at most 16 bytes, and of no more than its alignment."""
+    if not a.buffer.counted:
+        return
     size = a.count * a.buffer.width
     width = np.gcd(size, min(16, align or a.buffer.width))
     traffic.record(a.element * a.buffer.width, size, int(width), a.batch.warp[a.batch.lanes])
@@ -148,6 +154,7 @@ def load(a: Access, align: int | None) -> Array:
     """Loads an array [lanes of the batch, count]; inactive lanes get zeros."""
     b, buffer, at = a.batch, a.buffer, a.at.reshape(-1)
     if buffer.space == "global":
+        buffer.loaded = True
         _count(a, buffer.loads, align)
     else:
         a.require(buffer.words.writer[at] >= 0, "read before written: {element}")
