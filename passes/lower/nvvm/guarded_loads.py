@@ -35,11 +35,11 @@ class Guarded:
 
 def lower(function: ir.Operation, ops: dict[str, list[ir.Operation]], index_bits: int) -> None:
     """Lowers the guarded loads of arguments whose memory a gpu.func only reads. ops: the function's, by name."""
-    only_read, start = _only_read(function, ops), _start(function, ops)
-    for op in ops.get("arith.select", ()):
-        load = _load_under(op.operands[0], op.operands[1])
-        if load is None or any(root not in only_read for root in roots(load.source)):
-            continue
+    only_read = _only_read(function, ops)
+    found = [(op, load) for op in ops.get("arith.select", ()) if (load := _load_under(op.operands[0], op.operands[1])) is not None]
+    found = [(op, load) for op, load in found if all(root in only_read for root in roots(load.source))]
+    start = _start(function, ops) if found else None
+    for op, load in found:
         e = Emit(ir.InsertionPoint(op), op.location)
         apart, terms = _apart(e, load.place)
         if not (_is_neighbor(op) and any(map(_is_one_further, terms))):
@@ -72,8 +72,9 @@ def _start(function: ir.Operation, ops: dict[str, list[ir.Operation]]) -> ir.Val
     after the wait for them, so no load moves ahead of that, while equal loads become one. None for other kernels."""
     if "tile.dependent" not in function.attributes:
         return None
-    wait = next(op for op in ops["nvvm.griddepcontrol"] if "wait" in str(op.attributes["kind"]))
-    e = Emit(ir.InsertionPoint(wait).after(wait), wait.location)
+    waits = (op for op in ops.get("nvvm.griddepcontrol", ()) if "wait" in str(op.attributes["kind"]))
+    wait = next(waits, function.regions[0].blocks[0].operations[0])
+    e = Emit(ir.InsertionPoint.after(wait), wait.location)
     text = {"asm_string": ir.StringAttr.get("mov.b64 $0, 0;"), "constraints": ir.StringAttr.get("=l")}
     return e.op("llvm.inline_asm", [ir.IntegerType.get_signless(64)], [], **text, has_side_effects=ir.UnitAttr.get()).result
 
