@@ -57,3 +57,25 @@ func.func private @whole(%x: tensor<100x384xf32>) -> tensor<384xf32> attributes 
   } -> tensor<384xf32>
   return %s : tensor<384xf32>
 }
+
+// -----
+
+#id = affine_map<(d0, d1) -> (d0, d1)>
+#row = affine_map<(d0, d1) -> (d1)>
+
+// 1000 sums are wide blocks, which read long stretches of each row, and narrow ones for the rest.
+// CHECK-LABEL: func.func private @rest
+// CHECK: vector.transfer_read {{.*}} {in_bounds = [true]} {{.*}} vector<256xf32>
+// CHECK: vector.transfer_read {{.*}} {in_bounds = [true]} {{.*}} vector<64xf32>
+// CHECK: vector.create_mask {{.*}} vector<64xi1>
+func.func private @rest(%x: tensor<100x1000xf32>) -> tensor<1000xf32> attributes {graph.kernel} {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<1000xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<1000xf32>) -> tensor<1000xf32>
+  %s = linalg.generic {indexing_maps = [#id, #row], iterator_types = ["reduction", "parallel"]} ins(%x : tensor<100x1000xf32>) outs(%f : tensor<1000xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = arith.addf %a, %o : f32
+    linalg.yield %0 : f32
+  } -> tensor<1000xf32>
+  return %s : tensor<1000xf32>
+}

@@ -38,9 +38,8 @@ def default_schedule(operations: int, widest: int, extent: int, accumulators: in
     """Returns the default schedule of a group.
 
     Column reductions take wide blocks: every row gives a contiguous stretch of memory, and the accumulators stay in registers
-    (16 of 32 for 256 lanes of f32). The last block has to be whole, too: the masks of wider ones than others have do not fit in
-    registers (there are 7), and all of its vectors are computed, however few lanes are left. Where the call decides how many are
-    left, blocks of the usual width cover them.
+    (16 of 32 for 256 lanes of f32). What the last whole block leaves is covered by blocks of the usual width: the masks of a wide
+    block do not fit in registers (there are 7), and all of its vectors would be computed, however few lanes are left.
 
     operations    per element
     widest        bits of the largest type computed in
@@ -50,12 +49,12 @@ def default_schedule(operations: int, widest: int, extent: int, accumulators: in
     """
     usual = lanes = (64 if operations <= 12 else 32) // (2 if widest > 32 else 1)
     if accumulators and operations <= 6:
-        lanes *= 4 if accumulators == 1 else 2
-        while exact and lanes > usual and extent % lanes:
-            lanes //= 2
+        wide = [usual * 4, usual * 2] if accumulators == 1 else [usual * 2]
+        fitting = [n for n in wide if not exact or n <= extent]
+        lanes = next((n for n in fitting if exact and extent % n == 0), fitting[0] if fitting else usual)
     while lanes > 1 and lanes // 2 >= extent:
         lanes //= 2
-    return CpuConfig(lanes=lanes, rest_lanes=usual if lanes > usual and not exact else 0)
+    return CpuConfig(lanes=lanes, rest_lanes=usual if lanes > usual and not (exact and extent % lanes == 0) else 0)
 
 
 REST = 8  # lanes of the last blocks of rows of any length: a native vector of f32, and few lanes that may be masked
