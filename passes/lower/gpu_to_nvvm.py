@@ -31,7 +31,7 @@ class GpuToNvvm(Pass):
     - f16 and bf16 computed in f32; f64 and integers converted to and from them through f32; pairs of bf16 converted to f32 by
       shifts and masks;
     - arith.remf as an exact loop;
-    - loads under a guard as loads under a predicate;
+    - loads of one element under a guard as loads under a predicate;
     - atomic sums of neighbors in memory as one of a vector;
     - the user's i64 indices saturated to 32 bits, where indices will have no more;
     - kernel arguments with noalias, readonly, nonnull and their alignment (`tile.alias`, `tile.align`,

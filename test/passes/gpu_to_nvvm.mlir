@@ -228,7 +228,7 @@ gpu.module @kernels {
 
 // -----
 
-// A load under a guard becomes one under a predicate; constants of its index are added last.
+// A load of one element under a guard becomes one under a predicate; constants of its index are added last.
 // CHECK-LABEL: gpu.func @guarded
 // CHECK: %[[P:.*]] = arith.cmpi
 // CHECK: arith.addi %{{.*}}, %{{.*}} overflow<nsw> : index
@@ -237,8 +237,7 @@ gpu.module @kernels {
 // CHECK: llvm.addrspacecast
 // CHECK: llvm.inline_asm "mov.b32 $0, $3; @$2 ld.global.nc.b32 $0, [$1];", "=r,l,b,r" %{{.*}}, %[[P]], %{{.*}} : (!llvm.ptr<1>, i1, i32) -> i32
 // CHECK: arith.bitcast {{.*}} : i32 to f32
-// CHECK: llvm.inline_asm "mov.b32 $0, $6; mov.b32 $1, $7; mov.b32 $2, $8; mov.b32 $3, $9; @$5 ld.global.nc.v4.b32 {$0, $1, $2, $3}, [$4];", "=r,=r,=r,=r,l,b,r,r,r,r"
-// CHECK: vector.bitcast {{.*}} : vector<4xi32> to vector<8xbf16>
+// CHECK: vector.load {{.*}} vector<8xbf16>
 // CHECK: llvm.getelementptr %{{.*}}[3] : (!llvm.ptr) -> !llvm.ptr, i16
 // CHECK: llvm.inline_asm "mov.b16 $0, $3; @$2 ld.global.nc.b16 $0, [$1];", "=h,l,b,h"
 // CHECK: arith.bitcast {{.*}} : i16 to bf16

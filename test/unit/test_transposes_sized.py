@@ -7,7 +7,7 @@ import torch
 from gpu_programs import Simulated
 from gpu_simulator import Result
 from sized_graphs import leaves, sweep
-from sized_programs import compiled, launches
+from sized_programs import InParts, compiled, launches
 from sized_transposes import TRANSPOSES
 
 from lamina.core.program import Launch
@@ -19,7 +19,7 @@ SIZES = ((70, 131), (6, 11), (3, 127), (64, 128), (72, 40), (129, 2), (5, 200))
 
 @pytest.fixture
 def results(launches: list[Launch], monkeypatch: pytest.MonkeyPatch) -> list[Result]:
-    """What each launch did in the simulator."""
+    """What each launch did in the simulator, and its traffic."""
     found: list[Result] = []
     launch = Simulated.launch
 
@@ -29,6 +29,7 @@ def results(launches: list[Launch], monkeypatch: pytest.MonkeyPatch) -> list[Res
         found.extend(self.results[before:])
 
     monkeypatch.setattr(Simulated, "launch", watched)
+    monkeypatch.setattr(InParts, "counts_traffic", True)
     return found
 
 

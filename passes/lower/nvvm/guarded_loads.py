@@ -2,10 +2,10 @@
 
 Code for any GPU has no branch around such a load, since a branch would keep loads from being in flight together: all threads load,
 those outside the guard element 0, and then select. NVIDIA's instructions take a predicate ("@p"): neither the index nor the result
-is selected, and loads a constant number of elements apart, as a stencil has them, share an address.
+is selected, and loads a constant number of elements apart, as a stencil has them, share an address. Accesses of several elements
+stay as they are: there are few of them, and their registers are scarce.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import reduce
 
@@ -15,17 +15,16 @@ from ...ir.emit import Emit
 from ...ir.reading import element_of, number_of, producer
 from ...ir.rewriting import replace_op
 from ..buffers import argument_attributes, roots
-from ..simt.values import elements, vector_of
 from .addresses import address
 
 
 @dataclass(frozen=True)
 class Guarded:
-    """A load of one element or of neighbors.
+    """A load of one element.
 
     guard   whether the thread loads
     source  memory, a memref of rank 1
-    place   index of the first element
+    place   index of the element
     """
 
     guard: ir.Value
@@ -43,7 +42,12 @@ def lower(function: ir.Operation, ops: dict[str, list[ir.Operation]], index_bits
         e = Emit(ir.InsertionPoint(op), op.location)
         apart, terms = _apart(e, load.place)
         if not (_is_neighbor(op) and any(map(_is_one_further, terms))):
-            replace_op(op, _emit(e, load, _sum(e, terms), apart, op.operands[2], start, index_bits))
+            place, padding = _sum(e, terms), op.operands[2]
+            if not isinstance(padding.type, ir.VectorType):
+                replace_op(op, _emit(e, load, place, apart, padding, start, index_bits))
+                continue
+            value = _emit(e, load, place, apart, _lane(e, padding, 0), start, index_bits)
+            replace_op(op, e.op("vector.from_elements", [padding.type], [value]).result)
 
 
 def _is_neighbor(select: ir.Operation) -> bool:
@@ -94,7 +98,7 @@ def _load_under(guard: ir.Value, value: ir.Value) -> Guarded | None:
         return None
     if op.name == "vector.from_elements" and len(op.operands) == 1:
         return _load_under(guard, op.operands[0])
-    return _under(guard, op) if op.name in ("memref.load", "vector.load") else None
+    return _under(guard, op) if op.name == "memref.load" else None
 
 
 def _under(guard: ir.Value, load: ir.Operation) -> Guarded | None:
@@ -138,63 +142,17 @@ def _lane(e: Emit, value: ir.Value, at: int) -> ir.Value:
 def _emit(
     e: Emit, load: Guarded, place: ir.Value, apart: int, padding: ir.Value, start: ir.Value | None, index_bits: int
 ) -> ir.Value:
-    """Emits the load of as many elements as `padding` has from element `place + apart` on. start: see _start."""
-    first = address(e, load.source, place, element_of(padding.type), index_bits, start, apart)
-    words = list(_words(e, padding))
-    kind, register, type_ = _form(padding.type)
-    held = [f"${i}" for i in range(len(words))]
-    moves = " ".join(f"mov.b{type_.width} {to}, ${len(words) + 2 + i};" for i, to in enumerate(held))
-    what = f"ld.global{'' if start else '.nc'}{f'.v{len(words)}' if len(words) > 1 else ''}.{kind}"
-    into = f"{{{', '.join(held)}}}" if len(words) > 1 else held[0]
-    registers = ",".join([f"={register}"] * len(words))
-    result = type_ if len(words) == 1 else ir.Type.parse(f"!llvm.struct<({', '.join([str(type_)] * len(words))})>")
+    """Emits the load of element `place + apart`, or else `padding`. start: see _start."""
+    type_ = padding.type
+    first = address(e, load.source, place, type_, index_bits, start, apart)
+    bits, word = ir.IntegerType.get_signless(type_.width), ir.IntegerType.get_signless(max(type_.width, 16))
+    other = padding if type_ == bits else e.op("arith.bitcast", [bits], [padding]).result
+    other = other if bits == word else e.op("arith.extui", [word], [other]).result
+    register = {16: "h", 32: "r", 64: "l"}[word.width]
+    text = f"mov.b{word.width} $0, $3; @$2 ld.global{'' if start else '.nc'}.b{type_.width} $0, [$1];"
     asm = e.op(
-        "llvm.inline_asm", [result], [first, load.guard, *words],
-        asm_string=ir.StringAttr.get(f"{moves} @${len(words) + 1} {what} {into}, [${len(words)}];"),
-        constraints=ir.StringAttr.get(",".join([registers, "l", "b", *[register] * len(words)])),
+        "llvm.inline_asm", [word], [first, load.guard, other],
+        asm_string=ir.StringAttr.get(text), constraints=ir.StringAttr.get(f"={register},l,b,{register}"),
     )  # fmt: skip
-    return _value(e, asm.result, len(words), type_, padding.type)
-
-
-def _form(type_: ir.Type) -> tuple[str, str, ir.IntegerType]:
-    """Returns how registers hold values of a type: the suffix of the instruction, their constraint and an integer type."""
-    width = _width(type_)
-    if width in (8, 16):
-        return f"b{width}", "h", ir.IntegerType.get_signless(16)
-    if width == 64 and not isinstance(type_, ir.VectorType):
-        return "b64", "l", ir.IntegerType.get_signless(64)
-    return "b32", "r", ir.IntegerType.get_signless(32)
-
-
-def _width(type_: ir.Type) -> int:
-    """Returns the bits of a scalar or vector."""
-    return ir.VectorType(type_).shape[0] * element_of(type_).width if isinstance(type_, ir.VectorType) else type_.width
-
-
-def _words(e: Emit, value: ir.Value) -> Iterator[ir.Value]:
-    """Yields a value's bits by register."""
-    _, _, word = _form(value.type)
-    narrow = ir.IntegerType.get_signless(min(_width(value.type), word.width))
-    if isinstance(value.type, ir.VectorType):
-        count = _width(value.type) // narrow.width
-        value = e.op("vector.bitcast", [ir.VectorType.get([count], narrow)], [value]).result
-        with e.loc, e.ip:
-            parts = elements(value)
-    else:
-        parts = [value if value.type == narrow else e.op("arith.bitcast", [narrow], [value]).result]
-    yield from (p if p.type == word else e.op("arith.extui", [word], [p]).result for p in parts)
-
-
-def _value(e: Emit, loaded: ir.Value, count: int, word: ir.IntegerType, type_: ir.Type) -> ir.Value:
-    """Returns what was loaded into `count` registers as a value of `type_`."""
-    parts = [loaded] if count == 1 else [
-        e.op("llvm.extractvalue", [word], [loaded], position=ir.DenseI64ArrayAttr.get([i])).result for i in range(count)
-    ]  # fmt: skip
-    width = _width(type_) // count
-    if width < word.width:
-        parts = [e.op("arith.trunci", [ir.IntegerType.get_signless(width)], [p]).result for p in parts]
-    if isinstance(type_, ir.VectorType):
-        with e.loc, e.ip:
-            whole = vector_of(parts)
-        return whole if whole.type == type_ else e.op("vector.bitcast", [type_], [whole]).result
-    return parts[0] if parts[0].type == type_ else e.op("arith.bitcast", [type_], parts).result
+    value = asm.result if bits == word else e.op("arith.trunci", [bits], [asm.result]).result
+    return value if type_ == bits else e.op("arith.bitcast", [type_], [value]).result
